@@ -72,9 +72,10 @@ if TYPE_CHECKING:
         train_verifier,
         warmup,
     )
+    from motet.api.exporting import export
     from motet.api.many_runs import runs
     from motet.api.objects import Objects
-    from motet.api.runs import load_run
+    from motet.api.runs import load_run, load_team
     from motet.api.teams import team_config, train_team, write_config
     from motet.batch import pack, policy_objective
     from motet.credit.assign import assign_credit
@@ -116,6 +117,8 @@ _LATER = {
     "team_config": "motet.api.teams",
     "write_config": "motet.api.teams",
     "load_run": "motet.api.runs",
+    "load_team": "motet.api.runs",
+    "export": "motet.api.exporting",
     "runs": "motet.api.many_runs",
     "Callback": "motet.trainer.callbacks",
     "CreditStep": "motet.credit.own",
@@ -201,7 +204,9 @@ __all__ = [
     "dry_run",
     "episodes",
     "evaluate",
+    "export",
     "load_run",
+    "load_team",
     "make_tiny",
     "measure_baselines",
     "pack",

@@ -18,6 +18,7 @@ from motet import __version__
 from motet.cli_compare import compare
 from motet.cli_episodes import episodes
 from motet.cli_evaluation import crossplay, evaluate, play, replay
+from motet.cli_export import export
 from motet.cli_machine import doctor, plan
 from motet.cli_options import ConfigArgument, Overrides, Traceback, check_config, numbers
 from motet.cli_serve import chat, serve
@@ -45,7 +46,7 @@ app = typer.Typer(
     Start with: motet train configs/quickstart.yaml
 
     A config is a YAML file; keys behind it override it, as in optimizer.learning_rate=5e-6.
-    A run lives in runs/NAME; evaluate, play, crossplay and compare take its folder.""",
+    A run lives in runs/NAME; evaluate, play, export, crossplay and compare take its folder.""",
 )
 
 app.add_typer(verifier, name="verifier")
@@ -200,7 +201,7 @@ def warmup(
 
 
 for command in (
-    evaluate, play, compare, episodes, view, replay, crossplay, chat, serve, plan, doctor
+    evaluate, play, compare, episodes, view, replay, crossplay, chat, serve, export, plan, doctor
 ):  # fmt: skip
     app.command()(command)
 

@@ -12,7 +12,8 @@ from motet.errors import ConfigError
 Target = Annotated[
     Path,
     typer.Argument(
-        help="A run folder (its trained team), or a config file (its untrained team).",
+        help="A run folder, a checkpoint or an exported folder (its trained team), or a config "
+        "file (its untrained team).",
         show_default=False,
         autocompletion=complete_target,
     ),

@@ -1,6 +1,7 @@
 """The command `motet view`: runs as a page in the browser."""
 
-import webbrowser
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -49,17 +50,11 @@ def view(
 ) -> None:
     """Show runs in the browser: curves, every recorded game as a tree, and the team.
 
-    A run that trains is shown while it trains. The page needs no network. End it with Ctrl-C.
+    A run that trains is shown while it trains. The page needs no network. Ctrl-C ends the server.
+    If it is on another machine: ssh -L 8090:localhost:8090 MACHINE, then open
+    http://localhost:8090
 
-    Examples:
-
-    motet view                                      all runs in runs/
-
-    motet view runs/quickstart runs/other           these runs, over each other
-
-    motet view runs/quickstart --export report      plain files: open report/index.html
-
-    From another machine: ssh -L 8090:localhost:8090 MACHINE, and open http://localhost:8090
+    Example: motet view runs/quickstart runs/other --no-open
     """
     from motet.viewer.export import export_viewer
     from motet.viewer.pages import Pages
@@ -77,7 +72,6 @@ def view(
         if export is not None:
             pages.update(bar.read)
             written = export_viewer(pages, export, games, bar.written)
-            bar.end()
             for name, count in written.items():
                 out.print(f"{name}: {count:,} games")
             out.print(f"open {export / 'index.html'}", soft_wrap=True)
@@ -85,7 +79,9 @@ def view(
 
         def ready(address: str) -> None:
             out.print(f"{len(found)} run(s) at {address}  (Ctrl-C ends it)", soft_wrap=True)
-            if open_page:
+            if open_page and _has_screen():
+                import webbrowser
+
                 webbrowser.open(address)
 
         serve_viewer(
@@ -121,16 +117,12 @@ class IndexBar:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", visible=False)
+        self._task = self._bar.add_task("")
 
     def __enter__(self) -> "IndexBar":
-        self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.end()
-
-    def end(self) -> None:
         self._bar.stop()
 
     def read(self, run: str, done: int, total: int) -> None:
@@ -141,6 +133,15 @@ class IndexBar:
         self._show("writing games", done, total)
 
     def _show(self, what: str, done: int, total: int) -> None:
-        self._bar.update(
-            self._task, description=what, completed=done, total=total, visible=done < total
-        )
+        if done >= total:
+            self._bar.stop()
+            return
+        self._bar.start()
+        self._bar.update(self._task, description=what, completed=done, total=total)
+
+
+def _has_screen() -> bool:
+    """Return whether a browser would have a window. Without one, some run in the terminal."""
+    return sys.platform != "linux" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )

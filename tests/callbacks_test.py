@@ -51,7 +51,7 @@ number = 3
 
 def test_an_own_logger_is_named_in_a_config(tmp_path):
     Path("own.py").write_text(LOGGER)
-    train(["report.logger=./own.py:log"])
+    train(["report.to=./own.py:log"])
     logged = [json.loads(line) for line in Path("logged.jsonl").read_text().splitlines()]
     lines = [json.loads(line) for line in Path("runs/run/metrics.jsonl").read_text().splitlines()]
     assert logged == [[line.pop("step"), sorted(line)] for line in lines]
@@ -60,16 +60,16 @@ def test_an_own_logger_is_named_in_a_config(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("log", "report.logger: got 'log', expected a function at package.module:NAME or ./file"),
-        ("./own.py:logg", "report.logger: .*defines no 'logg' .did you mean 'log'"),
-        ("./own.py:number", "report.logger is .* of type int; expected a function"),
+        ("log", "report.to: got 'log', expected a function at package.module:NAME or ./file"),
+        ("./own.py:logg", "report.to: .*defines no 'logg' .did you mean 'log'"),
+        ("./own.py:number", "report.to is .* of type int; expected a function"),
     ],
 )
 @pytest.mark.parametrize("how", [motet.train, motet.check, motet.dry_run])
 def test_a_wrong_logger_is_refused_before_anything_is_written(how, name, said):
     Path("own.py").write_text(LOGGER)
     with pytest.raises(motet.ConfigError, match=said):
-        how(run_config(), [f"report.logger={name}"])
+        how(run_config(), [f"report.to={name}"])
     assert not Path("runs").exists()
 
 

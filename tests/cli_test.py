@@ -668,6 +668,7 @@ def test_compare_names_what_differs(motet):
         "show",
         "check",
         "verifier serve",
+        "view",
     ],
 )
 def test_every_command_teaches_by_an_example_that_it_understands(motet, command):

@@ -8,6 +8,7 @@ from motet.api.comparing import crossplay, measure_baselines
 from motet.api.diagnosis import doctor
 from motet.api.dry_runs import check, dry_run
 from motet.api.evaluation import evaluate, play
+from motet.api.exporting import export
 from motet.api.planning import plan
 from motet.api.recorded import episodes
 from motet.api.replaying import replay
@@ -28,6 +29,7 @@ __all__ = [
     "dry_run",
     "episodes",
     "evaluate",
+    "export",
     "measure_baselines",
     "plan",
     "play",

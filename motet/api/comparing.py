@@ -21,6 +21,7 @@ from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, team_of, use_threads
 from motet.blocking import blocking
 from motet.config.schema import RunConfig
+from motet.config.targets import is_exported, run_of_checkpoint
 from motet.errors import ConfigError
 from motet.evaluation.baseline_table import baseline_table
 from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
@@ -64,6 +65,11 @@ def measure_baselines(
     games = [] if samples is None else [f"evaluation.samples={samples}"]
     settings = read_config(target, [*overrides, *games], **objects)
     run = run_of(target)
+    if run is not None and is_exported(run):
+        raise ConfigError(
+            f"{run} is an exported team, without the untrained one that it is compared with; "
+            "expected the run that it was exported from"
+        )
     use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         soloist = tuple(setup.team.agents)[-1] if single is None else single
@@ -148,7 +154,8 @@ async def _untrained_models(
     """Return the models after the warm-up and before reinforcement learning."""
     if run is None:
         return await models_of(setup, None, scratch, show)
-    return assemble(setup, await bases.raw(setup, scratch, run / "models"), train=False)
+    kept = (run_of_checkpoint(run) or run) / "models"
+    return assemble(setup, await bases.raw(setup, scratch, kept), train=False)
 
 
 def _context(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> EvalContext:

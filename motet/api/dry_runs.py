@@ -25,8 +25,8 @@ from motet.models.loading import load_tokenizer
 from motet.plugins import look_at
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
-from motet.trainer.metrics import own_logger
 from motet.trainer.notices import too_few_turns
+from motet.trainer.trackers import check_trackers
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,7 @@ def check(
     settings = read_config(config, overrides, **objects)
     plain, stand_ins = _shortened(settings)
     short = make_config(plain, places=settings.places)
-    if settings.report.logger is not None:
-        own_logger(settings.report.logger)  # it must be there, and is not called
+    check_trackers(settings.report)  # they must be there, and are not called
     warnings = _model_warnings(settings)
     with temporary.folder("motet-check-") as runs:
         try:
@@ -222,5 +221,5 @@ def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
     own = [decode for decode in decodes if "max_new_tokens" in decode]
     for decode in own if len(own) == len(decodes) else [plain["decode"], *own]:
         decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
-    plain["report"] = {"tensorboard": False, "wandb": None, "episodes": "none"}
+    plain["report"] = {"tensorboard": False, "episodes": "none"}
     return plain, stand_ins

@@ -43,6 +43,19 @@ def load_run(path: str | Path) -> "LoadedRun":
     return LoadedRun(Path(path))
 
 
+@blocking
+def load_team(path: str | Path, **objects: Unpack[Objects]) -> "LoadedTeam":
+    """Load the trained team of a run folder, a checkpoint or an exported folder.
+
+    Close it, or use it in `with`. `objects` replace what its config names, as in `train`.
+
+    Raises: ConfigError if the folder has no team.
+    """
+    if run_of(path) is None:
+        raise ConfigError(f"{path} is not a folder; expected one with a trained team")
+    return LoadedTeam(Path(path), **objects)
+
+
 class LoadedRun:
     """A run folder. `path` is its path."""
 

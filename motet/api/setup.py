@@ -11,14 +11,13 @@ from motet.assembly import bases
 from motet.assembly.components import step_config_of
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
+from motet.assembly.trained import steps_behind, trained_folders
 from motet.config.load import load_target, make_config
 from motet.config.schema import RunConfig
-from motet.errors import ConfigError
+from motet.config.targets import is_exported, run_of_checkpoint
 from motet.models.model_config import shortened_context
 from motet.plugins import look_at
-from motet.reading import read_json
 from motet.sandbox import temporary
-from motet.trainer.prepare import check_seal
 from motet.trainer.progress import Progress
 
 ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
@@ -69,25 +68,20 @@ def setup_in_scratch(
 
 
 async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Show) -> Models:
-    """Load the trained team of a run folder, or the team that a config starts with, after its
-    warm-up in `scratch`."""
-    raw = await bases.raw(setup, scratch, run / "models" if run is not None else None)
+    """Load the trained team of a folder, or the team that a config starts with, after its warm-up
+    in `scratch`.
+
+    `run` is a run folder, a checkpoint, or an exported folder, whose config starts with its team.
+    """
+    if run is not None and is_exported(run):
+        run = None
+    kept = None if run is None else (run_of_checkpoint(run) or run) / "models"
+    raw = await bases.raw(setup, scratch, kept)
     with Progress(show) as progress:
         for line in shortened_contexts(raw.values()):
             progress.say(line)
-    trained: dict[str, Path] = {}
     if run is not None:
-        for name, policy in setup.config.policies.items():
-            if policy.train != "frozen":
-                trained[name] = run / "team" / name
-        missing = [str(folder) for folder in trained.values() if not folder.is_dir()]
-        if missing:
-            raise ConfigError(
-                f"{run} has no trained team: {missing[0]} is missing. Finish the run with motet "
-                "train --resume"
-            )
-        for folder in trained.values():
-            check_seal(folder)
+        trained = trained_folders(setup.config, run, raw, scratch)
         return assemble(setup, raw, train=False, trained=trained)
     with Progress(show) as progress:
         settled = await bases.settle(setup, raw, scratch / "models", None, progress)
@@ -112,11 +106,9 @@ def counting(progress: Progress) -> Callable[[], None]:
 
 
 def tag_of(setup: TaskSetup, run: Path | None) -> str:
-    """Return the tag of the run's last evaluation, so that a trained team samples the same
-    completions again."""
+    """Return the tag of the run's last evaluation, or of that at a checkpoint, so that a trained
+    team samples the same completions again."""
     if run is None:
         return "evaluate"
-    summary = run / "summary.json"
-    # A callback may have ended the run before its last step.
-    steps = read_json(summary)["steps"] if summary.is_file() else step_config_of(setup).steps
-    return f"evaluate-{steps:06d}"
+    steps = steps_behind(run)
+    return f"evaluate-{step_config_of(setup).steps if steps is None else steps:06d}"

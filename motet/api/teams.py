@@ -181,20 +181,20 @@ def write_config(config: RunConfig, folder: str | Path) -> Path:
     place = Path(folder)
     if (place / "config.yaml").exists():
         raise ConfigError(f"{place / 'config.yaml'} exists; expected a new folder")
-    names = {name: _named(name, key, place) for key, name in references(config)}
+    names = {name: named_in_file(name, key, place) for key, name in references(config)}
     place.mkdir(parents=True, exist_ok=True)
     for key, name in references(config):
         if key.startswith("data."):
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in found(name)]
             (place / names[name]).write_text("".join(lines), encoding="utf-8")
-    plain = _replaced(config.model_dump(mode="json"), names)
+    plain = with_references(config.model_dump(mode="json"), names)
     path = place / "config.yaml"
     path.write_text(write_yaml(plain), encoding="utf-8")
     load_config(path)  # what was written can be read
     return path
 
 
-def _named(reference: str, key: str, folder: Path) -> str:
+def named_in_file(reference: str, key: str, folder: Path) -> str:
     """Return a name for a file in place of a reference to an object."""
     if key.startswith("data."):
         return f"{key.split('.')[1]}.jsonl"
@@ -217,9 +217,9 @@ def _file_of(value: Any) -> Path | None:
     return Path(inspect.getsourcefile(value) or file).resolve()
 
 
-def _replaced(value: Any, names: Mapping[str, str]) -> Any:
+def with_references(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _replaced(one, names) for key, one in value.items()}
+        return {key: with_references(one, names) for key, one in value.items()}
     if isinstance(value, list):
-        return [_replaced(one, names) for one in value]
+        return [with_references(one, names) for one in value]
     return names.get(value, value) if isinstance(value, str) else value

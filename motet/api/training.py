@@ -25,22 +25,14 @@ from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint, Retention
 from motet.trainer.components import Intervals, RunTasks
 from motet.trainer.lock import alone
-from motet.trainer.metrics import (
-    BorrowedLogger,
-    FunctionLogger,
-    MetricsLogger,
-    MetricsWriter,
-    TensorBoardLogger,
-    WandbLogger,
-    own_logger,
-    read_metrics,
-)
+from motet.trainer.metrics import MetricsWriter, read_metrics
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.trainer.run import RunOutputs, TrainingRun
 from motet.trainer.run_folder import RunFolder, claimed, refuse, write_whole
 from motet.trainer.run_state import Clock
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
+from motet.trainer.trackers import BorrowedTracker, FunctionTracker, Tracker, open_trackers
 
 
 @blocking
@@ -91,13 +83,13 @@ def train(
         raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
         with _interrupt_hint(resume_command):
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
-                mirrors = _started(settings, folder, found.checkpoint, report)
-                metrics = stack.enter_context(_metrics(folder, mirrors, found.checkpoint))
+                trackers = _started(settings, folder, found.checkpoint, report)
+                metrics = stack.enter_context(_metrics(folder, trackers, found.checkpoint))
                 progress = stack.enter_context(_progress(settings, show))
                 notices = _notices(progress, traceback, found, setup)
                 outputs = RunOutputs(folder, metrics, progress, notices)
                 with _if_stopped(settings, outputs, clock, resume_command, found):
-                    settled = _warmed_up(setup, raw, outputs, mirrors)
+                    settled = _warmed_up(setup, raw, outputs, trackers)
                     models = stack.enter_context(open_models(setup, settled, stop))
             advice = resume_command if advise else None
             run = _run_of(setup, models, outputs, stop, advice, clock, callbacks)
@@ -149,11 +141,11 @@ def _warmed_up(
     setup: TaskSetup,
     raw: bases.Bases,
     outputs: RunOutputs,
-    mirrors: Sequence[MetricsLogger],
+    trackers: Sequence[Tracker],
 ) -> Mapping[str, str | Path]:
     """Run the warm-up of the `raw` models. Return where each model is to be loaded from."""
     folder, progress = outputs.folder, outputs.progress
-    with _warmup_metrics(setup.config, folder, mirrors) as warmed:
+    with _warmup_metrics(setup.config, folder, trackers) as warmed:
         settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
     progress.stage("load", 0)
     progress.waiting("the models to be loaded")
@@ -186,24 +178,24 @@ def _run_of(
 
 def _started(
     settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None, report: OnMetrics | None
-) -> list[MetricsLogger]:
-    """Write the resolved config, and open the loggers besides the files."""
+) -> list[Tracker]:
+    """Write the resolved config, and open the trackers besides the files."""
     # Write the config first: a folder with a config can be resumed or overwritten.
     write_whole(folder.config, dump_config(settings))
-    mirrors = _mirrors(settings, folder, resumed.step if resumed else None)
-    return mirrors + ([] if report is None else [FunctionLogger(report)])
+    trackers = _trackers(settings, folder, resumed.step if resumed else None)
+    return trackers + ([] if report is None else [FunctionTracker(report)])
 
 
 def _metrics(
-    folder: RunFolder, mirrors: Sequence[MetricsLogger], resumed: Checkpoint | None
+    folder: RunFolder, trackers: Sequence[Tracker], resumed: Checkpoint | None
 ) -> MetricsWriter:
     """Open the metrics file. A resumed run keeps the lines that its checkpoint counted."""
-    return MetricsWriter(folder.metrics, mirrors, resumed.state["metrics_lines"] if resumed else 0)
+    return MetricsWriter(folder.metrics, trackers, resumed.state["metrics_lines"] if resumed else 0)
 
 
 @contextmanager
 def _warmup_metrics(
-    settings: RunConfig, folder: RunFolder, mirrors: Sequence[MetricsLogger]
+    settings: RunConfig, folder: RunFolder, trackers: Sequence[Tracker]
 ) -> Iterator[MetricsWriter | None]:
     """Open the file of the warm-up. It keeps the lines of models whose warm-up is finished, because
     these warm-ups are not repeated."""
@@ -213,29 +205,13 @@ def _warmup_metrics(
     settled = {f"warmup/loss/{name}" for name in settings.models if (folder.models / name).is_dir()}
     rows = read_metrics(folder.warmup) if folder.warmup.is_file() else []
     keep = sum(not settled.isdisjoint(row) for row in rows)
-    with MetricsWriter(folder.warmup, [BorrowedLogger(one) for one in mirrors], keep) as metrics:
+    with MetricsWriter(folder.warmup, [BorrowedTracker(one) for one in trackers], keep) as metrics:
         yield metrics
 
 
-def _mirrors(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[MetricsLogger]:
-    mirrors: list[MetricsLogger] = []
-    if settings.report.wandb is not None:
-        chosen = settings.report.wandb
-        mirrors.append(
-            WandbLogger(
-                folder.path,
-                chosen.name or settings.name,
-                chosen.project,
-                chosen.entity,
-                chosen.tags,
-                settings.model_dump(mode="json"),
-            )
-        )
-    if settings.report.logger is not None:
-        mirrors.append(own_logger(settings.report.logger))
-    if settings.report.tensorboard:
-        mirrors.append(TensorBoardLogger(folder.tensorboard, resumed_at))
-    return mirrors
+def _trackers(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Tracker]:
+    config = settings.model_dump(mode="json")
+    return open_trackers(settings.report, folder.path, settings.name, config, resumed_at)
 
 
 def _intervals(settings: RunConfig) -> Intervals:

@@ -1,18 +1,39 @@
-"""The README of a trained policy."""
+"""The README of a trained policy, and how a program loads it."""
 
 _FULL = """\
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained(FOLDER)
-tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+model = AutoModelForCausalLM.from_pretrained({folder})
+tokenizer = AutoTokenizer.from_pretrained({folder})
 """
 _ADAPTER = """\
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoTokenizer
 
-model = AutoPeftModelForCausalLM.from_pretrained(FOLDER)
-tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+model = AutoPeftModelForCausalLM.from_pretrained({folder})
+tokenizer = AutoTokenizer.from_pretrained({folder})
 """
+_ON_BASE = """\
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+base = AutoModelForCausalLM.from_pretrained({base})
+model = PeftModel.from_pretrained(base, {folder})
+tokenizer = AutoTokenizer.from_pretrained({folder})
+"""
+
+
+def loading_code(adapter: bool, folder: str = "FOLDER", base: str | None = None) -> str:
+    """Return a Markdown block of Python that loads a policy.
+
+    Args:
+        adapter: whether the folder is a LoRA adapter, not a whole model.
+        folder: a Python expression for its path.
+        base: a Python expression for the base of an adapter. By default `adapter_config.json`
+            names it.
+    """
+    code = _FULL if not adapter else _ADAPTER if base is None else _ON_BASE
+    return f"```python\n{code.format(folder=folder, base=base)}```\n"
 
 
 def model_card(policy: str, adapter: bool, origin: str) -> str:
@@ -34,5 +55,5 @@ def model_card(policy: str, adapter: bool, origin: str) -> str:
         f"The policy `{policy}`, {kind}. Motet trained it in {origin}. The config of the run says "
         "which agents it plays.\n\n"
         f"{base}"
-        f"FOLDER is the path of this folder:\n\n```python\n{_ADAPTER if adapter else _FULL}```\n"
+        f"FOLDER is the path of this folder:\n\n{loading_code(adapter)}"
     )

@@ -171,7 +171,7 @@ def assemble(
     shared = SharedModels(config, bases)
     others = config.comparator.team.values() if train and config.comparator is not None else ()
     policies = {
-        name: _policy(name, config, shared, bases, saved, train)
+        name: policy_of(name, config, shared, bases, saved, train=train)
         for name in dict.fromkeys((*setup.team.policies, *others))
         if only is None or name in only
     }
@@ -205,14 +205,16 @@ def assemble(
     return Models(policies, sampler, learners, critics, note, initial, comparator)
 
 
-def _policy(
+def policy_of(
     name: str,
     config: RunConfig,
     shared: SharedModels,
     bases: Mapping[str, str | Path],
     saved: Mapping[str, Path],
+    *,
     train: bool,
 ) -> Policy:
+    """Load one policy: from its folder in `saved`, or as the config starts it."""
     chosen = config.policies[name]
     if chosen.train == "full":
         source = saved[name] if name in saved else bases[chosen.model]

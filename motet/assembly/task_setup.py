@@ -32,7 +32,7 @@ from motet.models.optimizers import check_optimizer
 from motet.models.quantized import check_quantize
 from motet.plugins import is_reference, load_object, nearest
 from motet.rollout.play import check_plan
-from motet.trainer.metrics import check_wandb, own_logger
+from motet.trainer.trackers import check_trackers
 
 
 @dataclass(frozen=True)
@@ -159,13 +159,9 @@ def _check_cluster(config: RunConfig) -> None:
 
 
 def _check_report(config: RunConfig) -> None:
-    """Check now that the loggers can be made, not after a warm-up that may take an hour."""
-    if config.report.logger is not None:
-        with _set_at(config, ("report", "logger")):
-            own_logger(config.report.logger)
-    if config.report.wandb is not None:
-        with _set_at(config, ("report", "wandb")):
-            check_wandb()
+    """Check now that the trackers can be made, not after a warm-up that may take an hour."""
+    with _set_at(config, ("report",)):
+        check_trackers(config.report)
 
 
 @contextmanager

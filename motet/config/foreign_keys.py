@@ -22,7 +22,7 @@ _DISTRIBUTED = (
 )
 _MODEL = ("models.NAME.path", "a folder or a name of the hub")
 _DTYPE = ("models.NAME.dtype", "float32, bfloat16 or float16")
-_REPORT = ("report.tensorboard", "true or false, and report.wandb: {} for Weights & Biases")
+_REPORT = ("report.tensorboard", "true or false; report.wandb, report.mlflow or report.trackio: {}")
 _CHECKPOINT = ("train.checkpoint_every", "the number of steps between checkpoints")
 _CHECKPOINTING = ("models.NAME.checkpointing", "true or false")
 _DATA = ("data.train", "path or name, and split")

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from motet.config.parts import written_out
 from motet.config.paths import anchored
 from motet.config.schema import RunConfig
+from motet.config.targets import RUN_CONFIG, TEAM, config_file_of
 from motet.config.validation import validate_options
 from motet.config.yaml import (
     Document,
@@ -64,18 +65,22 @@ def load_target(
     overrides: Sequence[str] = (),
     replaced: Mapping[KeyPath, Any] = MappingProxyType({}),
 ) -> RunConfig:
-    """Load the run config of a file or of a run folder. Raises: ConfigError, as `load_config`."""
+    """Load the run config of a file, or of a folder with a trained team (`config.targets`).
+
+    Raises: ConfigError, as `load_config`.
+    """
     path = Path(target)
     if look_at(path) == "nothing":
         raise ConfigError(
             f"{path} does not exist{_similar(path)}; expected a config file or a run folder"
         )
-    if path.is_dir() and not (path / "config.yaml").is_file():
+    file = config_file_of(path) if path.is_dir() else path
+    if file is None:
         raise ConfigError(
-            f"{path} has no config.yaml{_similar(path / 'config.yaml')}; expected a config file or "
-            "a run folder"
+            f"{path} has no {RUN_CONFIG}{_similar(path / RUN_CONFIG)}; expected a config file or a "
+            f"run folder, or a folder that motet export wrote, with {TEAM}"
         )
-    return load_config(path / "config.yaml" if path.is_dir() else path, overrides, replaced)
+    return load_config(file, overrides, replaced)
 
 
 def _similar(path: Path) -> str:

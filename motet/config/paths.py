@@ -15,7 +15,8 @@ from motet.config.yaml import KeyPath, dotted, place_of
 from motet.errors import ConfigError
 from motet.objects import is_object
 
-_REFERENCE = re.compile(r"[^:\s]+\.py:\w+")
+REFERENCE = re.compile(r"[^:\s]+\.py:\w+")
+"""An object in a file."""
 _FILES = (
     re.compile(r"data\.(train|eval)\.path"),
     re.compile(r"policies\.[^.]+\.adapter"),
@@ -38,7 +39,7 @@ def anchored(value: Any, folder: Path, places: Mapping[KeyPath, str], at: KeyPat
         return [anchored(item, folder, places, (*at, n)) for n, item in enumerate(value)]
     if not isinstance(value, str) or not value or is_object(value):
         return value
-    if _REFERENCE.fullmatch(value):
+    if REFERENCE.fullmatch(value):
         place, _, name = value.partition(":")
         return f"{os.path.realpath(folder / place)}:{name}"
     key = dotted(at)

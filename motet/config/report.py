@@ -1,8 +1,9 @@
 """The section `report` of a run config: where metrics and episodes are written and shown."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from motet.plugins import is_reference
 from motet.settings import Settings
@@ -21,6 +22,29 @@ class WandbConfig(Settings):
     """Tags of the run."""
 
 
+class MlflowConfig(Settings):
+    """MLflow. It needs pip install "motet[mlflow]"."""
+
+    experiment: str = "motet"
+    """The experiment that the run is logged to."""
+    tracking_uri: str | None = None
+    """The tracking server, such as http://localhost:5000. The default is that of MLflow, which
+    reads MLFLOW_TRACKING_URI. A password belongs into MLFLOW_TRACKING_PASSWORD."""
+    name: str | None = None
+    """The display name. The default is the name of the run."""
+
+
+class TrackioConfig(Settings):
+    """Trackio, which writes to files of this machine. It needs pip install "motet[trackio]"."""
+
+    project: str = "motet"
+    """The project that the run is logged to."""
+    space_id: str | None = None
+    """A Space of the Hugging Face Hub that also gets the metrics, such as USER/NAME."""
+    name: str | None = None
+    """The display name. The default is the name of the run."""
+
+
 def _reference(name: str) -> str:
     if not is_reference(name):
         raise ValueError(
@@ -32,12 +56,24 @@ def _reference(name: str) -> str:
 class ReportConfig(Settings):
     """Records besides metrics.jsonl and summary.json, and what a terminal shows."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, said: Any) -> Any:
+        """Accept `logger`, the name of `to` in the configs of older runs."""
+        if isinstance(said, Mapping) and "logger" in said and "to" not in said:
+            return {"to" if key == "logger" else key: value for key, value in said.items()}
+        return said
+
     tensorboard: bool = True
     """Also write the metrics to RUN/tensorboard."""
     wandb: WandbConfig | None = None
     """Also log the metrics to Weights & Biases."""
-    logger: Annotated[str, AfterValidator(_reference)] | None = None
-    """Your own logger: a function at package.module:NAME or ./file.py:NAME. It is called with
+    mlflow: MlflowConfig | None = None
+    """Also log the metrics to MLflow."""
+    trackio: TrackioConfig | None = None
+    """Also log the metrics to Trackio."""
+    to: Annotated[str, AfterValidator(_reference)] | None = None
+    """Your own tracker: a function at package.module:NAME or ./file.py:NAME. It is called with
     (step, metrics) for every line of metrics.jsonl and warmup.jsonl."""
     log_completions: bool = True
     """On a terminal, show the last completion of each agent below the progress bar."""

@@ -7,7 +7,6 @@ there is no second copy. Dropout is 0 everywhere: a policy samples and learns wi
 probabilities.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,16 +28,15 @@ from motet.models.chat_template import tokenizer_with
 from motet.models.devices import resolve_device
 from motet.models.dtypes import DTYPES, DType, check_dtype
 from motet.models.folder import sampling_of
-from motet.models.folder_json import GENERATION
 from motet.models.loading import load_model
 from motet.models.masters import Masters
 from motet.models.memory import is_out_of_memory
 from motet.models.quantized import Quantize, check_quantize
 from motet.models.ranks import Ranks
 from motet.models.recompute import blocks_of
+from motet.models.saving import save_model
 from motet.models.shards import Shards
 from motet.models.trials import FAILURES
-from motet.reading import read_json
 from motet.settings import Lora
 
 R = TypeVar("R")
@@ -306,13 +304,7 @@ class Backbone(CausalLM):
                     "adapters"
                 )
             with self._masters.in_place():
-                self.model.save_pretrained(folder, state_dict=state)
-            # transformers does not save sampling settings that it considers contradictory, so we
-            # add them to its file.
-            place = Path(folder) / GENERATION
-            said = {**read_json(place), **self.sampling} if place.is_file() else self.sampling
-            place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-            self.tokenizer.save_pretrained(folder)
+                save_model(self.model, self.tokenizer, self.sampling, folder, state)
             return
         with self._masters.in_place():
             self._adapters.save(adapter, folder)

@@ -215,6 +215,11 @@ def _link_weights(folder: Path, view: Path) -> None:
         (view / name).symlink_to(inside(folder, name, WEIGHTS))
 
 
+def weight_files(folder: Path) -> list[str]:
+    """Return the names of a model's weight files. Raises: ConfigError for an invalid file name."""
+    return _shards(folder) or [ONE]
+
+
 def _shards(folder: Path) -> list[str] | None:
     """Return the file names of an index; None if the weights are in one file.
 

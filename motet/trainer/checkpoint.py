@@ -248,9 +248,6 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(leaving)
 
 
-# ------------------------------------------------------------------------------------------ reading
-
-
 def folders(root: Path) -> list[Path]:
     """Return the checkpoint folders, newest first, valid or not."""
     found = (path for path in root.glob("step-*") if path.name.removeprefix("step-").isdecimal())
@@ -274,17 +271,29 @@ def newest(root: Path, before: int | None = None) -> tuple[Checkpoint, list[str]
             continue
         fault = what_is_wrong(folder)
         if fault is None:
-            state = read_json(folder / _STATE, ROWS)
-            files = [folder / name for name in read_json(folder / "manifest.json")["files"]]
-            tensors: dict[str, Tensor] = {}
-            for path in files:
-                if path.parent == folder and path.name != _STATE:
-                    tensors |= load_file(path)
-            shards = dict.fromkeys(path.parent for path in files if path.parent != folder)
-            return Checkpoint(step_of(folder), state, tensors, _rank(folder), [*shards]), broken
+            return _read(folder), broken
         broken.append(f"{folder}: {fault}")
     found = "; ".join(broken) if broken else "none found"
     raise CannotResume(f"{root} has no valid checkpoint to resume from ({found}): restore one")
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Return the checkpoint in a folder. Raises: ConfigError if it is not valid."""
+    fault = what_is_wrong(folder)
+    if fault is not None:
+        raise CannotResume(f"{folder} is not a valid checkpoint: {fault}: restore it")
+    return _read(folder)
+
+
+def _read(folder: Path) -> Checkpoint:
+    state = read_json(folder / _STATE, ROWS)
+    names = read_json(folder / "manifest.json")["files"]
+    files = [folder / name for name in names if name != _STATE]
+    tensors: dict[str, Tensor] = {}
+    for path in (file for file in files if file.parent == folder):
+        tensors |= load_file(path)
+    shards = dict.fromkeys(path.parent for path in files if path.parent != folder)
+    return Checkpoint(step_of(folder), state, tensors, _rank(folder), [*shards])
 
 
 def what_is_wrong(folder: Path) -> str | None:

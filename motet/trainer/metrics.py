@@ -1,18 +1,17 @@
-"""Write the metrics of a run as JSON lines, and pass them to further loggers."""
+"""Write the metrics of a run as JSON lines, and pass them to trackers."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol, Self
-from uuid import uuid4
+from typing import Any, Self
 
 from motet.errors import ConfigError, MotetError
-from motet.plugins import load_function
 from motet.reading import ROWS, read_bytes
 from motet.trainer.run_folder import write_whole, writing
+from motet.trainer.trackers import Tracker
 
 STAGES = (
     "play",
@@ -30,26 +29,6 @@ STAGES = (
 _NAME = re.compile(rf"({'|'.join(STAGES)})/[a-z][a-z0-9_]*(/[^/]+)*")
 
 
-class MetricsLogger(Protocol):
-    """Another destination of metrics."""
-
-    def write(self, step: int, values: Mapping[str, float]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class BorrowedLogger:
-    """Passes metrics to a logger that somebody else closes."""
-
-    def __init__(self, logger: MetricsLogger) -> None:
-        self._logger = logger
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        self._logger.write(step, values)
-
-    def close(self) -> None: ...
-
-
 class MetricsWriter:
     """Writes metrics.jsonl, one object per line: `step` first, then the names in order.
 
@@ -58,7 +37,7 @@ class MetricsWriter:
     without a value are left out. The warm-up has a file of its own, and its own steps.
     """
 
-    def __init__(self, path: Path, mirrors: Sequence[MetricsLogger] = (), keep: int = 0) -> None:
+    def __init__(self, path: Path, trackers: Sequence[Tracker] = (), keep: int = 0) -> None:
         """Open the file. Keep the first `keep` lines of an interrupted run and drop the rest.
 
         Raises: ConfigError like `kept_lines`, unless the file does not exist any more.
@@ -69,7 +48,7 @@ class MetricsWriter:
         self.lines = kept.count("\n")
         self._digest = hashlib.sha256(kept.encode())
         self._file = path.open("a", encoding="utf-8")
-        self._mirrors = mirrors
+        self._trackers = trackers
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Write one line.
@@ -93,8 +72,8 @@ class MetricsWriter:
             self._file.flush()
         self._digest.update(line.encode())
         self.lines += 1
-        for mirror in self._mirrors:
-            mirror.write(step, values)
+        for tracker in self._trackers:
+            tracker.write(step, values)
 
     @property
     def digest(self) -> str:
@@ -104,8 +83,8 @@ class MetricsWriter:
     def close(self) -> None:
         with writing(self.path):  # retries what a full disk did not accept
             self._file.close()
-        for mirror in self._mirrors:
-            mirror.close()
+        for tracker in self._trackers:
+            tracker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -174,95 +153,3 @@ def _row(line: bytes, where: str) -> dict[str, Any]:
 
 def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-class TensorBoardLogger:
-    """Writes metrics as scalars for `tensorboard --logdir runs`."""
-
-    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
-        # Imported here because the import takes a second.
-        from torch.utils.tensorboard import SummaryWriter
-
-        purge = None if resumed_at is None else resumed_at + 1
-        self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=purge)
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class FunctionLogger:
-    """Calls a user's function with (step, metrics) for every line."""
-
-    def __init__(self, report: Callable[[int, Mapping[str, float]], object]) -> None:
-        self._report = report
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Raises: MotetError if the function raises an exception."""
-        try:
-            self._report(step, dict(values))
-        except MotetError:
-            raise
-        except Exception as error:
-            raise MotetError(f"report, step {step}: {type(error).__name__}: {error}") from error
-
-    def close(self) -> None:
-        """Do nothing: the function is the user's own."""
-
-
-def own_logger(name: str) -> FunctionLogger:
-    """Return the logger that `report.logger` names. Raises: ConfigError if it is no function."""
-    return FunctionLogger(
-        load_function(name, "report.logger", "a function that is called with (step, metrics)")
-    )
-
-
-def check_wandb() -> None:
-    """Raise ConfigError if Weights & Biases is not installed."""
-    try:
-        import wandb  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            'report.wandb is set, but wandb is not installed: pip install "motet[wandb]"'
-        ) from error
-
-
-class WandbLogger:
-    """Logs metrics to Weights & Biases. Raises: ConfigError if the extra is not installed."""
-
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        project: str,
-        entity: str | None,
-        tags: Sequence[str],
-        config: Mapping[str, Any],
-    ) -> None:
-        check_wandb()
-        import wandb
-
-        kept = folder / "wandb_id"  # a resumed run continues the same W&B run
-        if not kept.is_file():
-            write_whole(kept, uuid4().hex[:8])
-        self._run: Any = wandb.init(
-            id=kept.read_text(encoding="utf-8"),
-            dir=str(folder),
-            name=name,
-            project=project,
-            entity=entity,
-            tags=list(tags),
-            config=dict(config),
-            resume="allow",
-        )
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        # Log `step` as a value: W&B's own step counter refuses to go back, which evaluations and
-        # resumed runs need.
-        self._run.log({"step": step, **values})
-
-    def close(self) -> None:
-        self._run.finish()

@@ -1,17 +1,14 @@
 import json
-import sys
 
 import pytest
 
 from motet.errors import ConfigError, MotetError
 from motet.trainer.metrics import (
-    BorrowedLogger,
     MetricsWriter,
-    TensorBoardLogger,
-    WandbLogger,
     kept_lines,
     read_metrics,
 )
+from motet.trainer.trackers import BorrowedTracker
 
 
 class Mirrored:
@@ -62,7 +59,7 @@ def test_a_value_that_is_no_number_is_refused(tmp_path, value):
 def test_mirrors_get_what_the_files_get_and_only_the_owner_closes_them(tmp_path):
     mirror = Mirrored()
     with MetricsWriter(tmp_path / "m.jsonl", [mirror]) as metrics:
-        with MetricsWriter(tmp_path / "warmup.jsonl", [BorrowedLogger(mirror)]) as warmup:
+        with MetricsWriter(tmp_path / "warmup.jsonl", [BorrowedTracker(mirror)]) as warmup:
             warmup.write(20, {"warmup/loss": 1.5})
         assert not mirror.closed
         metrics.write(1, {"play/reward": 1.0})
@@ -126,43 +123,6 @@ def test_a_name_with_a_line_separator_is_one_line_again(tmp_path):
     assert read_metrics(tmp_path / "m.jsonl") == [{"step": 1, "learn/kl/a\u2028b\x85": 0.5}]
     with MetricsWriter(tmp_path / "m.jsonl", keep=1) as again:
         assert again.digest == metrics.digest
-
-
-def test_tensorboard_gets_every_scalar(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    mirror = TensorBoardLogger(tmp_path / "tb")
-    mirror.write(1, {"play/reward": 0.5})
-    mirror.write(2, {"play/reward": 0.75})
-    mirror.close()
-    events = EventAccumulator(str(tmp_path / "tb")).Reload()
-    assert [(event.step, event.value) for event in events.Scalars("play/reward")] == [
-        (1, 0.5),
-        (2, 0.75),
-    ]
-
-
-def test_wandb_that_is_not_installed_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match=r'pip install "motet\[wandb\]"'):
-        WandbLogger(tmp_path, name="a", project="motet", entity=None, tags=(), config={})
-
-
-def test_wandb_gets_every_step_as_a_value(tmp_path, monkeypatch):
-    logged = []
-
-    class Run:
-        log = staticmethod(logged.append)
-        finish = staticmethod(lambda: logged.append("end"))
-
-    class Library:
-        init = staticmethod(lambda **settings: logged.append(settings["project"]) or Run)
-
-    monkeypatch.setitem(sys.modules, "wandb", Library)
-    mirror = WandbLogger(tmp_path, name="a", project="motet", entity=None, tags=(), config={})
-    mirror.write(3, {"play/reward": 0.5})
-    mirror.close()
-    assert logged == ["motet", {"step": 3, "play/reward": 0.5}, "end"]
 
 
 def test_metrics_of_two_runs_are_the_same_bytes(tmp_path):

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -138,7 +137,9 @@ def whole_folder(final: Path) -> Iterator[Path]:
     """Yield a temporary folder that gets its final name only when it is complete.
 
     The temporary folder is beside the final one. Temporary folders of killed processes are removed
-    first. Files get ordinary permissions, as the user's umask sets them for folders.
+    first. Files get ordinary permissions, as the user's umask sets them for folders; files that are
+    linked from elsewhere keep theirs. A folder that is replaced stays until the new one is
+    complete.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     with temporary.folder(f".{final.name}.", ".writing", final.parent) as around:
@@ -147,7 +148,8 @@ def whole_folder(final: Path) -> Iterator[Path]:
         yield beside
         ordinary = beside.stat().st_mode & 0o666
         for path in beside.rglob("*"):
-            if path.is_file() and not path.is_symlink():
+            if path.is_file() and not path.is_symlink() and path.stat().st_nlink == 1:
                 path.chmod(ordinary)  # safetensors writes files that only their owner reads
-        shutil.rmtree(final, ignore_errors=True)
+        if final.is_dir():
+            final.rename(around / "replaced")
         beside.rename(final)

@@ -65,6 +65,11 @@ def create_viewer(pages: Pages, version: str, *, everywhere: bool) -> "FastAPI":
     async def refused(request: Request, error: ConfigError) -> Response:
         return PlainTextResponse(as_json({"error": str(error)}), 404, media_type="application/json")
 
+    @app.exception_handler(RecursionError)
+    async def too_deep(request: Request, error: RecursionError) -> Response:
+        text = as_json({"error": "the values of this game are nested too deeply to be shown"})
+        return PlainTextResponse(text, 404, media_type="application/json")
+
     @app.exception_handler(HTTPException)
     async def missing(request: Request, error: HTTPException) -> Response:
         text = as_json({"error": str(error.detail)})

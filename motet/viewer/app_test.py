@@ -245,3 +245,23 @@ def test_a_number_that_json_does_not_have_is_null(runs: Path, pages: Pages) -> N
     terms = _get(client, "game", run="plain", id=one["id"])["tree"]["outcomes"][0]["terms"]
     assert terms["style"] is None
     assert not math.isnan(one["reward"])
+
+
+@pytest.mark.parametrize("depth", [100, 300, 600, 900])
+def test_values_that_are_nested_deeply_break_nothing(
+    runs: Path, pages: Pages, client: TestClient, depth: int
+) -> None:
+    path = runs / "plain/episodes/train-000001.jsonl"
+    line = json.loads(path.read_text().splitlines()[0])
+    line["task"] = {"id": "deep", "fields": {"a": "HERE"}}
+    nested = "[" * depth + "]" * depth
+    with path.open("a") as file:
+        file.write(json.dumps(line).replace('"HERE"', nested) + "\n")
+    pages.update()
+    found = _get(client, "games", run="plain", task="deep")["games"]
+    if not found:
+        row = next(row for row in _get(client, "runs")["runs"] if row["name"] == "plain")
+        assert row["notes"][0].startswith("1 broken line(s)")
+        return
+    answer = client.get("/api/game", params={"run": "plain", "id": found[0]["id"]})
+    assert answer.status_code == 200 or "nested too deeply" in answer.json()["error"]

@@ -262,7 +262,13 @@ def _add(
             raise ConfigError(f"{name}, byte {line.offset}: the line has {line.length:,} bytes")
         episode = episode_of(line.text.decode(), f"{name}, byte {line.offset}")
         _insert(database, (file, line.offset, line.length, *of), episode)
-    except (ConfigError, UnicodeDecodeError, ArithmeticError, LookupError) as error:
+    except (
+        ConfigError,
+        UnicodeDecodeError,
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+    ) as error:
         foreign = "got schema" in str(error)
         said = _plain(str(error))
         column = "foreign_lines" if foreign else "broken"

@@ -42,9 +42,13 @@ def serve_viewer(
         watcher = threading.Thread(
             target=_watch, args=(pages, progress, over), name="viewer", daemon=True
         )
-        watcher.start()
+
+        def listening(address: str) -> None:
+            ready(address)
+            watcher.start()
+
         try:
-            run_app(app, listener, host, LIMITS, ready)
+            run_app(app, listener, host, LIMITS, listening)
         finally:
             over.set()
 

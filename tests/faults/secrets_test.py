@@ -152,10 +152,15 @@ class Machine:
         self, config: Mapping[str, Any], command: str = "train"
     ) -> "subprocess.CompletedProcess[bytes]":
         (self.work / "run.yaml").write_text(yaml.safe_dump(dict(config)))
-        words = [sys.executable, "-c", "from motet.cli import main; main()", command, "run.yaml"]
+        return self.typed(command, "run.yaml")
+
+    def typed(self, *words: str) -> "subprocess.CompletedProcess[bytes]":
+        """Run the command with these words."""
+        program = [sys.executable, "-c", "from motet.cli import main; main()", *words]
         return subprocess.run(
-            words, cwd=self.work, env=self.variables, capture_output=True, timeout=300, check=False
-        )
+            program, cwd=self.work, env=self.variables, capture_output=True, timeout=300,
+            check=False,
+        )  # fmt: skip
 
     def leaks(
         self, done: "subprocess.CompletedProcess[bytes]", asked: list[bytes]
@@ -314,6 +319,27 @@ def test_a_run_with_a_key_leaves_none_of_the_secrets_anywhere(machine, service, 
         for path in (machine.work / "runs" / "run" / "checkpoints").rglob("*")
     )
     tell("secrets", what=f"a run with {service}", files=len(written(machine.work)), leaks=0)
+
+
+def test_an_export_of_such_a_run_has_none_of_the_secrets(machine, tell):
+    with echoing(200) as server:
+        machine.motet(_expert(machine, server.server_port))
+        done = machine.typed("export", "runs/run", "--into", "team")
+    assert done.returncode == 0, done.stderr[-2000:]
+    exported = machine.work / "team"
+    assert b"EXPERT_KEY" in (exported / "team.yaml").read_bytes(), "the name of the variable stays"
+    assert (exported / "README.md").is_file()
+    assert machine.leaks(done, []) == []
+    program = exported / "code" / "spies.py"
+    own = machine.work / "own.py"
+    own.write_text(program.read_text() + f"# {VARIABLES['EXPERT_KEY']}\n")
+    named = f"environment.name={own}:Spying"
+    refused = machine.typed("export", "runs/run", named, "--into", "other")
+    own.unlink()
+    assert refused.returncode == 2
+    assert b"environment variable EXPERT_KEY" in refused.stderr, refused.stderr[-2000:]
+    assert machine.leaks(refused, []) == []
+    tell("secrets", what="an export", files=len(written(exported)), leaks=0)
 
 
 @pytest.mark.parametrize(

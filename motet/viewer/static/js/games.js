@@ -63,7 +63,7 @@
       h("tbody", {}, rows.map((row) => h("tr", { "data-open": open(row.id) },
         h("td", { class: "num" }, String(row.step)),
         h("td", { class: "task" }, h("a", { href: open(row.id) }, M.few(row.task, 90)), M.marks(row),
-          h("div", { class: "small dim excerpt" }, row.kind === "train" ? "" : `${KINDS[row.kind] || row.kind}   `, same(row) ? "" : row.excerpt)),
+          h("div", { class: "small dim excerpt" }, row.kind === "train" ? "" : `${KINDS[row.kind] || row.kind}${same(row) ? "" : ": "}`, same(row) ? "" : row.excerpt)),
         h("td", { class: "num" }, M.fixed(row.reward)), h("td", { class: "num" }, M.solved(row.success)),
         h("td", { class: "num wide" }, M.fixed(row.turns, 1)), h("td", { class: "num wide" }, M.number(row.tokens)))))));
   }

@@ -87,6 +87,8 @@
     return many ? lines : lines.filter((line, at) => at === 0 || !same(line, lines[0]));
   }
 
+  const count = (number, one, several = `${one}s`) => `${M.number(number)} ${number === 1 ? one : several}`;
+
   function alarmList(names, all) {
     const rows = names.flatMap((name, at) => all[at].alarms.map((alarm) => h("tr", {},
       names.length > 1 && h("td", {}, name), h("td", { class: "num" }, `step ${alarm.step}`),
@@ -95,8 +97,8 @@
     const faults = names.flatMap((name, at) => {
       const total = all[at].faults.reduce((sum, one) => sum + one.count, 0);
       return total ? [h("tr", {}, names.length > 1 && h("td", {}, name),
-        h("td", { class: "num" }, `${all[at].faults.length} step(s)`),
-        h("td", {}, h("span", { class: "warn" }, "faults "), `${M.number(total)} games or joint actions failed. `,
+        h("td", { class: "num" }, count(all[at].faults.length, "step")),
+        h("td", {}, h("span", { class: "warn" }, "faults "), `${count(total, "failed game or joint action", "failed games or joint actions")}. `,
           h("a", { href: M.link("games", { run: name, fault: "any" }) }, "Show them")))] : [];
     });
     const warnings = names.flatMap((name, at) => all[at].warnings.map((warning) => h("tr", {},

@@ -1,0 +1,67 @@
+"""The held-out results of a run, with intervals, from its recorded episodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from motet.evaluation.bootstrap import Estimate, estimate
+from motet.evaluation.playthrough import playthroughs, rewards, successes
+from motet.rollout.summary import summarise
+from motet.trainer.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One evaluation. A figure is None if no task has it."""
+
+    step: int
+    tasks: int
+    games: int
+    """Games per task."""
+    faults: int
+    success: Estimate | None
+    reward: Estimate | None
+
+
+def held_out(run: RunFolder, step: int, seed: int) -> HeldOut | None:
+    """Return the evaluation of a step. None if the run has none.
+
+    Raises: ConfigError if its record is broken.
+    """
+    if not run.episodes("evaluate", step).is_file():
+        return None
+    episodes = list(run.recorded("evaluate", step))
+    games = [playthroughs(episode) for episode in episodes]
+    return HeldOut(
+        step,
+        len(games),
+        max(map(len, games), default=0),
+        summarise(episodes).faults,
+        estimate(successes(games), seed),
+        estimate(rewards(games), seed),
+    )
+
+
+def baseline_lines(table: Mapping[str, Any]) -> list[list[str]]:
+    """Return the rows of a `BaselineTable` as texts: protocol, success, reward, tokens."""
+    return [
+        [
+            row["protocol"],
+            shown(row["success"]),
+            shown(row["reward"]),
+            f"{row['tokens_per_task']:,.0f}",
+        ]
+        for row in table["rows"]
+    ]
+
+
+def shown(found: Estimate | Mapping[str, float] | None) -> str:
+    """Return a mean with its interval."""
+    if found is None:
+        return "-"
+    mean, low, high = (
+        (found.mean, found.low, found.high)
+        if isinstance(found, Estimate)
+        else (found["mean"], found["low"], found["high"])
+    )
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})"

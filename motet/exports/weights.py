@@ -1,0 +1,122 @@
+"""The folders of policies and base models in an export: links or copies, without loading them."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from motet.errors import ConfigError
+from motet.models.adapter_folder import FILE as ADAPTER_CONFIG
+from motet.models.adapter_folder import TENSORS
+from motet.models.folder import LINKED, SAID, inside, weight_files
+from motet.models.folder_json import CONFIG_FILE
+from motet.reading import WEIGHTS, read_json
+from motet.settings import Settings
+
+_NAMES = ("_name_or_path", "name_or_path")
+"""Keys of JSON files in which libraries record where a model was loaded from."""
+_LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*")
+
+
+class PolicyFolder(Settings):
+    """A policy in an export."""
+
+    name: str
+    adapter: bool
+    """Whether the folder is a LoRA adapter, not a whole model."""
+    merged: bool = False
+    """Whether it was a LoRA adapter that was merged into its base."""
+    base: str | None = None
+    """What an adapter is loaded on: a name of the hub, or the folder in the export."""
+    rank: int | None = None
+    """The rank of an adapter, which vLLM must know."""
+
+
+def copy_adapter(source: Path, into: Path, base: str) -> int:
+    """Copy an adapter, which then names `base` as its base model. Return its rank.
+
+    Raises: ConfigError if a file is missing; OSError.
+    """
+    into.mkdir(parents=True)
+    config: dict[str, Any] = read_json(inside(source, ADAPTER_CONFIG))
+    config |= {"base_model_name_or_path": base, "revision": None, "inference_mode": True}
+    _write(into / ADAPTER_CONFIG, config)
+    _place(inside(source, TENSORS, WEIGHTS), into / TENSORS)
+    _copy_files(source, into, (*SAID, *LINKED))
+    ranks: list[int] = [config["r"], *(config.get("rank_pattern") or {}).values()]
+    return max(ranks)
+
+
+def copy_model(source: Path, into: Path) -> None:
+    """Copy the files of a model and its tokenizer, and the licence if one is beside them.
+
+    Raises: ConfigError if a file is missing; OSError.
+    """
+    into.mkdir(parents=True)
+    if not (source / CONFIG_FILE).is_file():
+        raise ConfigError(f"{source} has no {CONFIG_FILE}; expected the folder of a model")
+    _copy_files(source, into, (*SAID, *LINKED))
+    for name in weight_files(source):
+        _place(inside(source, name, WEIGHTS), into / name)
+    for pattern in _LICENCES:
+        for file in source.glob(pattern):
+            if file.is_file():
+                shutil.copyfile(file, into / file.name)
+
+
+def _copy_files(source: Path, into: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if not (source / name).is_file():
+            continue
+        if name.endswith(".json") and name in SAID:
+            _write(into / name, _without_places(read_json(inside(source, name))))
+        else:
+            shutil.copyfile(inside(source, name, WEIGHTS), into / name)
+
+
+def _without_places(said: Any) -> Any:
+    """Drop the folders of this machine in which a library found the model."""
+    if not isinstance(said, dict):
+        return said
+    return {key: value for key, value in said.items() if key not in _NAMES}
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _place(source: Path, into: Path) -> None:
+    """Link a file of weights, or copy it if the file system has no links or is another one."""
+    with suppress(OSError):
+        os.link(source, into)
+        return
+    shutil.copyfile(source, into)
+
+
+def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
+    """Add an adapter to its base in float32, and save the result in `dtype` as a whole model.
+
+    Raises: ConfigError if the base cannot be loaded, or if the sum is not finite; OSError.
+    """
+    import torch
+    from peft import PeftModel
+
+    from motet.models.dtypes import DTYPES
+    from motet.models.folder import sampling_of
+    from motet.models.loading import load_model, load_tokenizer
+    from motet.models.saving import save_model
+
+    model: Any = load_model(base, torch.float32, torch.device("cpu"))
+    try:
+        merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
+    except ValueError as error:
+        raise ConfigError(f"{adapter} cannot be merged into {base}: {error}") from error
+    tokenizer = load_tokenizer(base)[0]
+    save_model(merged.to(DTYPES[dtype]), tokenizer, sampling_of(base), into)
+    for name in (*SAID, *LINKED):
+        # The tokenizer of the policy may have another chat template than that of its base.
+        if (adapter / name).is_file() and name.startswith(("tokenizer", "chat_template")):
+            shutil.copyfile(adapter / name, into / name)

@@ -1,0 +1,33 @@
+"""Save a whole model, so that plain transformers can load it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers.modeling_utils import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.models.folder_json import GENERATION
+from motet.reading import read_json
+
+
+def save_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sampling: Mapping[str, Any],
+    folder: str | Path,
+    state: dict[str, Tensor] | None = None,
+) -> None:
+    """Write the weights, the tokenizer and the sampling settings that its authors recommend.
+
+    `state`: the whole weights by name, if the model holds only a part of each.
+    """
+    model.save_pretrained(folder, state_dict=state)
+    # transformers does not save sampling settings that it considers contradictory, so we add them
+    # to its file.
+    place = Path(folder) / GENERATION
+    said = {**read_json(place), **sampling} if place.is_file() else dict(sampling)
+    place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(folder)

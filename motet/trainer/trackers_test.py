@@ -1,0 +1,112 @@
+"""Trackers: each one gets every metric. Those of extras run where they are installed."""
+
+import sys
+
+import pytest
+
+from motet.config.report import MlflowConfig, ReportConfig, TrackioConfig, WandbConfig
+from motet.errors import ConfigError, MotetError
+from motet.trainer.trackers import (
+    MlflowTracker,
+    TensorBoardTracker,
+    TrackioTracker,
+    WandbTracker,
+    check_trackers,
+    open_trackers,
+)
+
+
+def test_tensorboard_gets_every_scalar(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    tracker = TensorBoardTracker(tmp_path / "tb")
+    tracker.write(1, {"play/reward": 0.5})
+    tracker.write(2, {"play/reward": 0.75})
+    tracker.close()
+    events = EventAccumulator(str(tmp_path / "tb")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("play/reward")] == [
+        (1, 0.5),
+        (2, 0.75),
+    ]
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])
+def test_a_library_that_is_not_installed_is_named_with_its_extra(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    report = ReportConfig.model_validate({name: {}})
+    for use in (check_trackers, lambda one: open_trackers(one, tmp_path, "run", {})):
+        with pytest.raises(ConfigError, match=rf'report.{name} is set.*"motet\[{name}\]"'):
+            use(report)
+
+
+def test_the_configs_of_older_runs_name_an_own_tracker_logger():
+    assert ReportConfig.model_validate({"logger": "./own.py:log"}).to == "./own.py:log"
+    assert ReportConfig.model_validate({"logger": None}).to is None
+
+
+def test_wandb_gets_every_step_as_a_value(tmp_path, monkeypatch):
+    logged = []
+
+    class Run:
+        log = staticmethod(logged.append)
+        finish = staticmethod(lambda: logged.append("end"))
+
+    class Library:
+        init = staticmethod(lambda **settings: logged.append(settings["project"]) or Run)
+
+    monkeypatch.setitem(sys.modules, "wandb", Library)
+    tracker = WandbTracker(tmp_path, WandbConfig(), "run", {})
+    tracker.write(3, {"play/reward": 0.5})
+    tracker.close()
+    assert logged == ["motet", {"step": 3, "play/reward": 0.5}, "end"]
+
+
+def test_wandb_writes_files_of_this_machine_without_an_account(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason='wandb is not installed: pip install "motet[wandb]"')
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    tracker = WandbTracker(tmp_path, WandbConfig(), "run", {"seed": 1})
+    tracker.write(1, {"play/reward": 0.5})
+    tracker.close()
+    (written,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
+    assert b"play/reward" in written.read_bytes()
+
+
+def test_mlflow_gets_every_metric_and_a_resumed_run_continues(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip(
+        "mlflow", reason='mlflow is not installed: pip install "motet[mlflow]"'
+    )
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    store = f"file:{tmp_path}/store"
+    chosen = MlflowConfig(tracking_uri=store)
+    config = {"seed": 1, "team": {"a": {"policy": ["p"]}}, "reward": None}
+    for step, value in ((1, 0.5), (2, 0.75)):
+        tracker = MlflowTracker(tmp_path, chosen, "run", config)
+        tracker.write(step, {"play/reward": value, "learn/kl/a:b": 0.25})
+        tracker.close()
+    client = mlflow.MlflowClient(tracking_uri=store)
+    (run,) = client.search_runs([client.get_experiment_by_name("motet").experiment_id])
+    history = client.get_metric_history(run.info.run_id, "play/reward")
+    assert [(one.step, one.value) for one in history] == [(1, 0.5), (2, 0.75)]
+    assert run.data.metrics["learn/kl/a_b"] == 0.25
+    assert run.data.params == {"seed": "1", "team.a.policy": "['p']"}
+    assert (run.info.run_name, run.info.status) == ("run", "FINISHED")
+
+
+def test_mlflow_that_refuses_a_run_is_an_error_of_one_line(tmp_path):
+    pytest.importorskip("mlflow", reason='mlflow is not installed: pip install "motet[mlflow]"')
+    with pytest.raises(MotetError, match=r"report\.mlflow: .*set report\.mlflow\.tracking_uri"):
+        MlflowTracker(tmp_path, MlflowConfig(tracking_uri="nothing://here"), "run", {})
+
+
+def test_trackio_gets_every_metric_in_files_of_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    trackio = pytest.importorskip(
+        "trackio", reason='trackio is not installed: pip install "motet[trackio]"'
+    )
+    tracker = TrackioTracker(tmp_path, TrackioConfig(project="own"), "run", {"seed": 1})
+    tracker.write(1, {"play/reward": 0.5})
+    tracker.write(2, {"play/reward": 0.75})
+    tracker.close()
+    (run,) = trackio.Api().runs("own")
+    assert run.name == "run"
+    assert [path.name for path in (tmp_path / "trackio").glob("*.db")] == ["own.db"]
