@@ -83,7 +83,7 @@ def open_task_setup(
     try:
         if environment is not None:
             check_is_environment(environment, "environment")
-        stage = environment or environment_of(config, services, asks)
+        stage = environment_of(config, services, asks) if environment is None else environment
         if config.reward is not None:
             stage = Rewarded(stage, _reward(config))
         if config.centralized is not None:
