@@ -64,8 +64,7 @@ def open_task_setup(
     Args:
         environment: replaces the configured one.
         asks: names of services that the command itself uses, besides the environment.
-        reads_tasks: whether to read the tasks of the splits that are played. Without it, a team
-            that a person asks needs no data.
+        reads_tasks: whether the command plays tasks; a team that a person asks needs no data.
 
     Raises: ConfigError.
     """
@@ -82,11 +81,9 @@ def open_task_setup(
             endpoint_of("comparator.endpoint", config.comparator.endpoint, config.seed)
     services = Services(config, train)
     try:
-        if environment is None:
-            stage = environment_of(config, services, asks)
-        else:
+        if environment is not None:
             check_is_environment(environment, "environment")
-            stage = environment
+        stage = environment_of(config, services, asks) if environment is None else environment
         if config.reward is not None:
             stage = Rewarded(stage, _reward(config))
         if config.centralized is not None:
