@@ -201,7 +201,7 @@ def warmup(
 
 
 for command in (
-    evaluate, play, export, compare, episodes, view, replay, crossplay, chat, serve, plan, doctor
+    evaluate, play, compare, episodes, view, replay, crossplay, chat, serve, export, plan, doctor
 ):  # fmt: skip
     app.command()(command)
 
