@@ -12,8 +12,11 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
+import yaml
 
+import motet
 from benchmarks import serve as load
+from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import ROOT, ForkedProcess
 from tests.small_runs import TINY
 from tests.verifier_input_test import conform
@@ -161,3 +164,23 @@ def test_a_team_that_cannot_be_asked_is_refused_in_one_line(tmp_path):
     assert one.process.returncode == 2
     assert "Coded cannot be asked: it does not define chat_task(text) and chat_answer" in complaints
     assert len(complaints.strip().splitlines()) <= 3
+
+
+def test_a_team_whose_data_is_gone_can_still_be_asked(tmp_path):
+    functions = ROOT / "motet" / "environments" / "chat_texts_test.py"
+    config = yaml.safe_load(CONFIG) | {
+        "environment": {
+            "name": "functions",
+            "agents": dict.fromkeys("ab", f"{functions}:prompt"),
+            "reward": f"{functions}:reward",
+        },
+        "data": {"eval": {"path": str(tmp_path / "gone.jsonl")}},
+        "rollout": {"samples": [1]},
+    }
+    (model,) = config["models"].values()
+    model.pop("embedded")
+    model["path"] = str(make_model_folder(tmp_path / "m", "llama"))
+    said = []
+    asked = ['{"topic": "snow"}', "snow"]
+    assert motet.chat(config, lines=asked, seed=1, write=said.append, complain=said.append) == 1
+    assert "expected a row of this team's data" in said[1]

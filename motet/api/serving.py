@@ -39,7 +39,7 @@ def _opened(
 ) -> Iterator[tuple[TaskSetup, Sampler]]:
     """Load the team of `target`, after the check that it can be asked."""
     use_threads(settings)
-    with setup_in_scratch(settings, train=False) as (setup, scratch):
+    with setup_in_scratch(settings, train=False, reads_tasks=False) as (setup, scratch):
         check_can_chat(setup.environment)
         models = run_loop(models_of(setup, run_of(target), scratch, show))
         yield setup, models.sampler

@@ -57,10 +57,11 @@ def setup_in_scratch(
     *,
     train: bool,
     asks: Collection[str] = (),
+    reads_tasks: bool = True,
 ) -> Iterator[tuple[TaskSetup, Path]]:
-    """Open the task setup and a temporary folder. For `asks` see `open_task_setup`."""
+    """Open the task setup and a temporary folder. For the rest see `open_task_setup`."""
     with (
-        open_task_setup(settings, train=train, asks=asks) as setup,
+        open_task_setup(settings, train=train, asks=asks, reads_tasks=reads_tasks) as setup,
         temporary.folder() as scratch,
     ):
         yield setup, scratch

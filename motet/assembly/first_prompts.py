@@ -48,7 +48,10 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
     """
     tokenizers, config = cache(tokenizer_with), setup.config
     warnings: list[str] = []
-    for agent, prompt in (await first_prompts(setup, setup.tasks.first)).items():
+    task = setup.tasks.first
+    if task is None:  # a person's questions are the tasks
+        return []
+    for agent, prompt in (await first_prompts(setup, task)).items():
         model = config.policies[setup.team.policy_of(agent, 0)].model
         if model not in bases:
             continue

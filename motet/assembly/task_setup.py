@@ -57,12 +57,15 @@ def open_task_setup(
     *,
     train: bool,
     asks: Collection[str] = (),
+    reads_tasks: bool = True,
 ) -> Iterator[TaskSetup]:
     """Build and check the task setup. The sandbox, if there is one, is closed at the end.
 
     Args:
         environment: replaces the configured one.
         asks: names of services that the command itself uses, besides the environment.
+        reads_tasks: whether to read the tasks of the splits that are played. Without it, a team
+            that a person asks needs no data.
 
     Raises: ConfigError.
     """
@@ -106,9 +109,8 @@ def open_task_setup(
             )
         if train and config.algorithm.incentives.any:
             _check_incentives(config, stage)
-        yield TaskSetup(
-            config, stage, team, tasks_of(config, stage, train=train), services.sandbox_level
-        )
+        tasks = tasks_of(config, stage, train=train) if reads_tasks else Tasks(config, stage)
+        yield TaskSetup(config, stage, team, tasks, services.sandbox_level)
     finally:
         services.close()
 

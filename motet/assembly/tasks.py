@@ -48,9 +48,9 @@ class Tasks(Mapping[str, list[Task]]):
         return len(self._splits)
 
     @property
-    def first(self) -> Task:
-        """The first task of the first split that was read."""
-        return next(iter(self._read.values()))[0]
+    def first(self) -> Task | None:
+        """The first task of the first split that was read. None if none was."""
+        return next((tasks[0] for tasks in self._read.values()), None)
 
     @property
     def shared(self) -> int:

@@ -28,9 +28,10 @@ async def trial_game(setup: TaskSetup) -> int | Fault | None:
 
 
 async def _play(setup: TaskSetup, environment: Environment[object], limit: float) -> int | None:
-    begun = state = await within(
-        limit, "start", lambda: environment.start(setup.tasks.first, setup.config.seed)
-    )
+    task = setup.tasks.first
+    if task is None:
+        return None
+    begun = state = await within(limit, "start", lambda: environment.start(task, setup.config.seed))
     try:
         for turn in range(1, MOST_TURNS + 1):
             solved = (
