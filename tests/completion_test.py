@@ -52,7 +52,7 @@ def complete(tmp_path):
     ("line", "offered"),
     [
         ("motet tr", ["train"]),
-        ("motet e", ["episodes", "evaluate"]),
+        ("motet e", ["episodes", "evaluate", "export"]),
         ("motet train con", ["configs/quickstart.yaml", "configs/relay.yaml"]),
         ("motet check configs/re", ["configs/relay.yaml"]),
         ("motet evaluate runs/", ["runs/one", "runs/other"]),

