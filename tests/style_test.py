@@ -1,4 +1,5 @@
-"""Rules of the house that no linter knows: one meaning per class name, no import circles."""
+"""Rules of the house that no linter knows: one meaning per class name, no import circles, and the
+width of prose."""
 
 import ast
 from collections import defaultdict
@@ -6,7 +7,9 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "motet"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "motet"
+PAGES = [path for folder in (".", "docs", "experiments") for path in (ROOT / folder).glob("*.md")]
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -72,3 +75,26 @@ def test_no_module_imports_itself_through_others():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         raise AssertionError(" -> ".join(error.args[1])) from None
+
+
+def prose(page: str) -> Iterator[str]:
+    """The lines of a page outside tables, blocks of code, and parts that a command writes."""
+    in_code = in_measured = False
+    for line in page.splitlines():
+        in_code ^= line.lstrip().startswith("```")
+        if line.startswith("<!--"):
+            in_measured = not line.startswith("<!-- /")
+        if not in_code and not in_measured and not line.lstrip().startswith("|"):
+            yield line
+
+
+def test_no_line_of_prose_is_wider_than_100():
+    lines = [(path.name, line) for path in PAGES for line in prose(path.read_text())]
+    assert len(lines) > 2000
+    links = ("http", "](")  # they cannot be broken
+    wide = [
+        (name, line)
+        for name, line in lines
+        if len(line) > 100 and not line.startswith("    ") and not any(l in line for l in links)
+    ]
+    assert wide == []

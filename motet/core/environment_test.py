@@ -20,6 +20,8 @@ CALLS = {
     Environment.question: (TASK,),
     Environment.grade: (TASK, "text"),
     Environment.drawing: (TASK, {}),
+    Environment.chat_task: ("text",),
+    Environment.chat_answer: (TASK, {}),
 }
 """Every optional method, with arguments."""
 OPTIONAL = pytest.mark.parametrize("method", CALLS, ids=lambda method: method.__name__)
