@@ -1,9 +1,8 @@
 """The section `report` of a run config: where metrics and episodes are written and shown."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator
 
 from motet.plugins import is_reference
 from motet.settings import Settings
@@ -55,14 +54,6 @@ def _reference(name: str) -> str:
 
 class ReportConfig(Settings):
     """Records besides metrics.jsonl and summary.json, and what a terminal shows."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, said: Any) -> Any:
-        """Accept `logger`, the name of `to` in the configs of older runs."""
-        if isinstance(said, Mapping) and "logger" in said and "to" not in said:
-            return {"to" if key == "logger" else key: value for key, value in said.items()}
-        return said
 
     tensorboard: bool = True
     """Also write the metrics to RUN/tensorboard."""

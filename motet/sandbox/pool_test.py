@@ -207,12 +207,18 @@ def test_a_server_that_died_is_replaced_without_a_word() -> None:
             assert value(sandbox, f"def main(): return {asked}") == asked
 
 
+def kill_idle_server(sandbox: Sandbox) -> None:
+    (server,) = sandbox._servers._idle
+    os.kill(server.pid, signal.SIGKILL)
+    server._process.wait(60)  # until the signal has arrived, the server may still answer
+
+
 def test_servers_that_keep_dying_are_a_fault_and_no_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Sandbox(workers=1, minimum=STRONGEST) as sandbox:
-        os.kill(sandbox._servers._idle[0].pid, signal.SIGKILL)
         monkeypatch.setattr(worker, "_BOOT", "raise SystemExit")
+        kill_idle_server(sandbox)
         with pytest.raises(SandboxFault, match="a sandbox server did not answer"):
             sandbox.run_sync(["def main(): return 1"], [Call("main")])
 
@@ -228,7 +234,7 @@ def test_a_machine_without_the_wanted_level_is_refused() -> None:
 def test_a_later_server_with_less_protection_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with Sandbox(workers=1, minimum=STRONGEST) as sandbox:
         monkeypatch.setattr(worker, "_highest", lambda layers: Level.LIMITS)
-        os.kill(sandbox._servers._idle[0].pid, signal.SIGKILL)
+        kill_idle_server(sandbox)
         with pytest.raises(SandboxFault, match="a new sandbox server: got level"):
             sandbox.run_sync(["def main(): return 1"], [Call("main")])
 

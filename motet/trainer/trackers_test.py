@@ -39,11 +39,6 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(name, tmp_path,
             use(report)
 
 
-def test_the_configs_of_older_runs_name_an_own_tracker_logger():
-    assert ReportConfig.model_validate({"logger": "./own.py:log"}).to == "./own.py:log"
-    assert ReportConfig.model_validate({"logger": None}).to is None
-
-
 def test_wandb_gets_every_step_as_a_value(tmp_path, monkeypatch):
     logged = []
 
