@@ -23,12 +23,6 @@ class Shopping(motet.FreeForm):
     def tasks(self, split):
         return [motet.Task(f"{split} {k}", {"wanted": "9"}) for k in range(40)]
 
-    def chat_task(self, text):  # what a person types in `motet chat`: the price that is wanted
-        return motet.Task(text, {"wanted": text.strip()})
-
-    def chat_answer(self, task, texts):
-        return texts["reader"].strip()
-
     def demonstrate(self, task, seed):
         item, price = random.Random(seed).choice(list(PRICES.items()))
         if seed % 2:
