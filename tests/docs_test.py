@@ -2,10 +2,10 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -79,9 +79,12 @@ def test_the_page_of_dialogues_shows_the_program_of_the_example():
     assert config == "environment: ./dialogue.py:shopping\n"
 
 
-def test_the_page_about_serving_shows_the_methods_of_the_example():
-    page = (ROOT / "docs" / "serving.md").read_text()
-    methods, client = blocks("python", page)
-    code = textwrap.indent(methods, "    ").replace("\n\n\n", "\n\n")
-    assert code in (ROOT / "examples" / "dialogue.py").read_text()
+def test_the_methods_of_the_page_about_serving_fit_the_example(tmp_path):
+    methods, client = blocks("python", (ROOT / "docs" / "serving.md").read_text())
+    (tmp_path / "methods.py").write_text(f"import motet\n{methods}")
+    found = runpy.run_path(str(tmp_path / "methods.py"))
+    shopping = runpy.run_path(str(ROOT / "examples" / "dialogue.py"))["shopping"]
+    task = found["chat_task"](shopping, " 9 ")
+    assert task.fields == shopping.tasks("eval")[0].fields
+    assert found["chat_answer"](shopping, task, {"caller": "salt", "reader": " 9"}) == "9"
     compile(client, "serving.md", "exec")
