@@ -5,31 +5,12 @@
     summary = motet.train("configs/quickstart.yaml")
     print(summary["heldout"]["after"]["success"])
 
-Importing this module is fast: torch is only loaded when a function needs it.
+Importing this module is fast: everything but the errors is loaded when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from motet.core import (
-    Chat,
-    Completion,
-    CreditState,
-    Demonstration,
-    Environment,
-    Episode,
-    Fault,
-    Grade,
-    Message,
-    Outcome,
-    Prompt,
-    Reply,
-    Round,
-    Scores,
-    Task,
-    Team,
-    Transition,
-)
 from motet.errors import (
     ConfigError,
     EnvironmentFault,
@@ -38,16 +19,6 @@ from motet.errors import (
     SamplerFault,
     SandboxFault,
     TrainingDiverged,
-)
-from motet.settings import (
-    Algorithm,
-    Decode,
-    Lora,
-    Optimizer,
-    Plan,
-    Settings,
-    TinyModel,
-    Warmup,
 )
 
 if TYPE_CHECKING:
@@ -78,6 +49,25 @@ if TYPE_CHECKING:
     from motet.api.runs import load_run, load_team
     from motet.api.teams import team_config, train_team, write_config
     from motet.batch import pack, policy_objective
+    from motet.core import (
+        Chat,
+        Completion,
+        CreditState,
+        Demonstration,
+        Environment,
+        Episode,
+        Fault,
+        Grade,
+        Message,
+        Outcome,
+        Prompt,
+        Reply,
+        Round,
+        Scores,
+        Task,
+        Team,
+        Transition,
+    )
     from motet.credit.assign import assign_credit
     from motet.credit.own import CreditStep
     from motet.environments.check import check_environment
@@ -92,10 +82,42 @@ if TYPE_CHECKING:
     from motet.rollout.freeform import FreeForm
     from motet.rollout.summary import summarise
     from motet.sandbox import Sandbox
+    from motet.settings import (
+        Algorithm,
+        Decode,
+        Lora,
+        Optimizer,
+        Plan,
+        Settings,
+        TinyModel,
+        Warmup,
+    )
     from motet.trainer.callbacks import Callback, stop_when
     from motet.trainer.score import score
 
+_CORE = (
+    "Chat",
+    "Completion",
+    "CreditState",
+    "Demonstration",
+    "Environment",
+    "Episode",
+    "Fault",
+    "Grade",
+    "Message",
+    "Outcome",
+    "Prompt",
+    "Reply",
+    "Round",
+    "Scores",
+    "Task",
+    "Team",
+    "Transition",
+)
+_SETTINGS = ("Algorithm", "Decode", "Lora", "Optimizer", "Plan", "Settings", "TinyModel", "Warmup")
 _LATER = {
+    **dict.fromkeys(_CORE, "motet.core"),
+    **dict.fromkeys(_SETTINGS, "motet.settings"),
     "train": "motet.api",
     "warmup": "motet.api",
     "evaluate": "motet.api",

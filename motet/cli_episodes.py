@@ -7,12 +7,12 @@ from rich.text import Text
 
 from motet.cli_options import RunArgument
 from motet.console import listed, out
-from motet.core import Path as TreePath
-from motet.core import Prompt, Round, SampleId, walk
 from motet.visible import styled, visible
 
 if TYPE_CHECKING:
     from motet.api.recorded import RecordedEpisode
+    from motet.core import Path as TreePath
+    from motet.core import Prompt, Round
 
 
 def episodes(
@@ -63,6 +63,8 @@ def episodes(
 
 def print_recorded(recorded: "RecordedEpisode", traceback: bool = False) -> None:
     """Print one episode. All texts of models and environments are escaped."""
+    from motet.core import walk
+
     episode, reward = recorded.episode, recorded.reward
     said = "-" if reward is None else f"{reward:.3g}"
     out.print(
@@ -81,7 +83,9 @@ def print_recorded(recorded: "RecordedEpisode", traceback: bool = False) -> None
         _print_outcomes(round_, traceback)
 
 
-def _print_samples(recorded: "RecordedEpisode", path: TreePath, round_: Round) -> None:
+def _print_samples(recorded: "RecordedEpisode", path: "TreePath", round_: "Round") -> None:
+    from motet.core import SampleId
+
     for agent, prompt in round_.prompts.items():
         for speaker, text in _spoken(prompt):
             out.print(styled(f"{speaker} to {agent}", "dim", f": {text}"), soft_wrap=True)
@@ -95,7 +99,7 @@ def _print_samples(recorded: "RecordedEpisode", path: TreePath, round_: Round) -
             out.print(Text.assemble(head, (visible(sample.text), "green")), soft_wrap=True)
 
 
-def _print_outcomes(round_: Round, traceback: bool) -> None:
+def _print_outcomes(round_: "Round", traceback: bool) -> None:
     for index, outcome in enumerate(round_.outcomes):
         if outcome.fault is not None:
             ended = styled("fault", "red", f" {outcome.fault}")
@@ -108,7 +112,7 @@ def _print_outcomes(round_: Round, traceback: bool) -> None:
             out.print(outcome.fault.trace, soft_wrap=True)
 
 
-def _spoken(prompt: Prompt) -> list[tuple[str, str]]:
+def _spoken(prompt: "Prompt") -> list[tuple[str, str]]:
     """Return (speaker, text) of each message of a prompt."""
     if isinstance(prompt, str):
         return [("prompt", prompt)]

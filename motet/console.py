@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from motet.core import Episode, walk
-from motet.rollout.summary import episode_stats
 from motet.visible import Console, styled
 
 if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
+    from motet.core import Episode
     from motet.trainer.replay import Replay
 
 out = Console()
@@ -134,11 +133,12 @@ def print_warnings(lines: Sequence[str]) -> None:
         out.print(styled("warning", "yellow", f": {line}"), soft_wrap=True)
 
 
-def print_episode(episode: Episode, traceback: bool = False) -> None:
+def print_episode(episode: "Episode", traceback: bool = False) -> None:
     """Print one path turn by turn: prompts, completions and rewards.
 
     `traceback`: also print the whole traceback of a fault.
     """
+    from motet.rollout.summary import episode_stats
     from motet.trainer.highlights import shown
 
     out.print(styled("task", "bold", f" {episode.task.id}"))
@@ -165,9 +165,10 @@ def print_episode(episode: Episode, traceback: bool = False) -> None:
         round_ = outcome.next
 
 
-def print_tree(episode: Episode) -> None:
+def print_tree(episode: "Episode") -> None:
     """Print a whole episode Round by Round: prompts, all completions, and the rewards of the joint
     actions."""
+    from motet.core import walk
     from motet.trainer.highlights import shown
 
     out.print(styled("episode", "bold", f" {episode.id}"))

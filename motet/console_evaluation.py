@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.console import figure, out, print_conventions, titled
-from motet.evaluation.selection import METHODS, SUBSETS
 
 if TYPE_CHECKING:
     from motet.evaluation.crossplay import Crossplay
@@ -52,6 +51,8 @@ def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
 
 def print_selection(found: dict[str, Any]) -> None:
     """Print how often the answer chosen from k games is right."""
+    from motet.evaluation.selection import METHODS, SUBSETS
+
     for number, rows in enumerate(found["turns"], start=1):
         table = titled(
             f"chosen from k games after turn {number}",
