@@ -64,7 +64,7 @@ lint: install  ## style, format and types
 size: install  ## lines of code without tests, the files and functions that are too long
 	$(VENV)/bin/python -m tests.size
 
-results: install  ## the runs behind docs/results.md (about an hour on two cores)
+results: install  ## the runs behind docs/results.md (hours on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results.py
 
 bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour on two quiet cores (docs/performance.md)
