@@ -8,8 +8,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -31,11 +30,11 @@ from motet.answering.stream import AnswerStream
 from motet.answering.team import TEAM, ChatTeam, OnMessage, TeamAnswer, Unanswered
 from motet.errors import ConfigError, MotetError
 from motet.seeding import derive
+from motet.serving.application import create_application, locked_by
 from motet.serving.bodies import Bodies
-from motet.serving.key import lock
 from motet.serving.metrics import ServerMetrics
-from motet.serving.refusals import Refusal, error_responses, internal_error, refuse_in_json
-from motet.serving.wire import LetGo, check_head, unless_client_leaves
+from motet.serving.refusals import Refusal, error_responses, internal_error
+from motet.serving.wire import check_head, unless_client_leaves
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
@@ -110,28 +109,13 @@ def create_app(
 
     If there is a key, /health and /openapi.json can still be read without it.
     """
-    from fastapi import Depends, FastAPI
-
     desk = _Desk(team, limits, metrics)
 
-    @asynccontextmanager
-    async def closing(app: FastAPI) -> AsyncIterator[None]:
-        yield
+    async def close() -> None:
         desk.closed = True
 
-    app = FastAPI(
-        title="Motet team",
-        version=version,
-        lifespan=closing,
-        docs_url=None,  # these pages load scripts from other sites
-        redoc_url=None,
-        redirect_slashes=False,
-    )
-    locked: dict[str, Any] = {"responses": documented(500)}
-    if key is not None:
-        locked = {"responses": documented(401, 500), "dependencies": [Depends(lock(key))]}
-    app.add_middleware(LetGo)
-    refuse_in_json(app, ERRORS, openai_error, metrics.refused)
+    app = create_application("Motet team", version, ERRORS, openai_error, metrics.refused, close)
+    locked = locked_by(key, documented)
     _complete(app, desk, locked)
     _tell(app, desk, locked)
     _describe_request(app)

@@ -5,18 +5,17 @@ Besides /predict it has /health (are requests accepted?), /model (description of
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from motet.core import Chat
 from motet.errors import RewardFault
+from motet.serving.application import create_application, locked_by
 from motet.serving.bodies import Bodies
-from motet.serving.key import lock
 from motet.serving.metrics import ServerMetrics
-from motet.serving.refusals import Refusal, plain_error, refuse_in_json
-from motet.serving.wire import LetGo, check_head, unless_client_leaves
+from motet.serving.refusals import Refusal, plain_error
+from motet.serving.wire import check_head, unless_client_leaves
 from motet.verifier.limits import ScoringLimits
 from motet.verifier.model import Verifier
 from motet.verifier.protocol import (
@@ -41,8 +40,6 @@ def create_app(
 
     If there is a key, /health and /openapi.json can still be read without it.
     """
-    from fastapi import Depends, FastAPI
-
     metrics = ServerMetrics("motet_verifier_")
     queue = ScoringQueue(verifier, limits, metrics.batch)
     backbone = verifier.critic.backbone
@@ -57,24 +54,11 @@ def create_app(
         facts=dict(verifier.facts),
     )
 
-    @asynccontextmanager
-    async def drained(app: FastAPI) -> AsyncIterator[None]:
-        yield
+    async def drain() -> None:
         await asyncio.to_thread(queue.close)
 
-    app = FastAPI(
-        title="Motet verifier",
-        version=version,
-        lifespan=drained,
-        docs_url=None,  # these pages load scripts from other sites
-        redoc_url=None,
-        redirect_slashes=False,
-    )
-    locked: dict[str, Any] = {"responses": documented(500)}
-    if key is not None:
-        locked = {"responses": documented(401, 500), "dependencies": [Depends(lock(key))]}
-    app.add_middleware(LetGo)
-    refuse_in_json(app, ERRORS, plain_error, metrics.refused)
+    app = create_application("Motet verifier", version, ERRORS, plain_error, metrics.refused, drain)
+    locked = locked_by(key, documented)
     _score(app, queue, metrics, limits, locked)
     _tell(app, queue, metrics, served, locked)
     return app
