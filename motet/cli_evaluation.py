@@ -1,18 +1,31 @@
 """The commands that play without training: evaluate, play, replay, crossplay."""
 
 import json
-from enum import StrEnum
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from motet.cli_options import (
+    Against,
     AsJson,
+    BaselinesOption,
+    BestOf,
+    BlankTurn,
+    Chooser,
+    Curves,
+    Greedy,
     Overrides,
+    PassAt,
+    Players,
     RunArgument,
     Runs,
+    Samples,
+    ShuffleTurn,
+    Single,
     Target,
+    TeamOption,
     Traceback,
     check_config,
     check_picture,
@@ -21,89 +34,9 @@ from motet.cli_options import (
 from motet.console import print_episode, print_replay, print_tree
 from motet.console_evaluation import print_baselines, print_crossplay, print_evaluation
 from motet.errors import ConfigError, MotetError
+from motet.visible import visible
 
-
-class Players(StrEnum):
-    """Which team plays in an evaluation."""
-
-    own = "own"
-    reference = "reference"
-
-
-TeamOption = Annotated[
-    Players,
-    typer.Option(
-        help="own: the team of the run or config. reference: the solutions of the environment."
-    ),
-]
-Greedy = Annotated[
-    bool,
-    typer.Option("--greedy", help="Take the most likely token at each step instead of sampling."),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option(help="Games per task, instead of evaluation.samples.", show_default=False),
-]
-PassAt = Annotated[
-    str | None,
-    typer.Option(
-        help="Values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.",
-        show_default=False,
-    ),
-]
-ShuffleTurn = Annotated[
-    int | None,
-    typer.Option(
-        help="After this turn, agents get the replies of another task. This measures whether "
-        "messages matter.",
-        show_default=False,
-    ),
-]
-Chooser = Annotated[
-    str | None,
-    typer.Option(
-        help="A verifier that chooses among the answers of several games: the address of its "
-        "server, or its folder.",
-        show_default=False,
-    ),
-]
-BestOf = Annotated[
-    str | None,
-    typer.Option(
-        help="With --verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest "
-        "number is played.",
-        show_default=False,
-    ),
-]
-Curves = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --verifier: also plot accuracy against tokens to this PNG file.",
-        show_default=False,
-    ),
-]
-BaselinesOption = Annotated[
-    bool,
-    typer.Option(
-        "--baselines",
-        help="Compare with the untrained team, a single agent, untrained communication, and "
-        "best-of-n sampling.",
-    ),
-]
-Single = Annotated[
-    str | None,
-    typer.Option(
-        help="With --baselines: the agent whose policy plays alone. Default: the last agent.",
-        show_default=False,
-    ),
-]
-Against = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="With --baselines: another run on the same tasks. Can be repeated.",
-        show_default=False,
-    ),
-]
+_SAID_OTHERWISE = ("--team", "--shuffle-turn", "--blank-turn", "--plot", "--traceback")
 
 
 def evaluate(
@@ -114,6 +47,7 @@ def evaluate(
     samples: Samples = None,
     pass_at: PassAt = None,
     shuffle_turn: ShuffleTurn = None,
+    blank_turn: BlankTurn = None,
     verifier: Chooser = None,
     best_of: BestOf = None,
     plot: Curves = None,
@@ -129,6 +63,7 @@ def evaluate(
     """
     check_config(target, overrides)
     from motet import api
+    from motet.api.keeping import Keeper
 
     chosen = {"--best-of": best_of, "--plot": plot}
     plain = {
@@ -136,12 +71,15 @@ def evaluate(
         "--greedy": greedy,
         "--pass-at": pass_at,
         "--shuffle-turn": shuffle_turn,
+        "--blank-turn": blank_turn,
         "--verifier": verifier,
         "--traceback": traceback,
     }
-    _refuse_mixture(baselines, plain | chosen, {"--single": single, "--against": against})
+    compared = {"--single": single, "--against": against}
+    _refuse_mixture(baselines, plain | chosen, compared)
     _refuse_choice(verifier, chosen)
     check_picture(plot)
+    keeper = Keeper([target])
     if baselines:
         figures = api.measure_baselines(
             target, overrides or [], samples=samples, single=single, against=against or []
@@ -155,6 +93,7 @@ def evaluate(
             samples=samples,
             pass_at=_counts("--pass-at", pass_at),
             shuffle_turn=shuffle_turn,
+            blank_turn=blank_turn,
             verifier=verifier,
             best_of=_counts("--best-of", best_of),
             traceback=traceback,
@@ -164,6 +103,36 @@ def evaluate(
         print(json.dumps(figures))
     else:
         (print_baselines if baselines else print_evaluation)(target, figures)
+    kind = _kind(team, baselines, shuffle_turn, blank_turn)
+    asked = plain | chosen | compared | {"--samples": samples}
+    _say(keeper.keep(kind, [*_given(asked), *(overrides or [])], figures))
+
+
+def _kind(team: Players, baselines: bool, shuffle_turn: int | None, blank_turn: int | None) -> str:
+    """Return the name under which an evaluation is kept in its run."""
+    if shuffle_turn is not None:
+        return f"shuffled-turn-{shuffle_turn}"
+    if blank_turn is not None:
+        return f"blank-turn-{blank_turn}"
+    if team is Players.reference:
+        return "reference"
+    return "baselines" if baselines else "evaluation"
+
+
+def _given(options: dict[str, Any]) -> list[str]:
+    """Return the options that were given and change what is played, as they are typed."""
+    said = []
+    for name, value in options.items():
+        if value and name not in _SAID_OTHERWISE:
+            values = value if isinstance(value, list) else [value]
+            said += [name if one is True else f"{name} {one}" for one in values]
+    return said
+
+
+def _say(lines: list[str]) -> None:
+    """Print lines on standard error, so that --json stays one object."""
+    for line in lines:
+        print(visible(line), file=sys.stderr)
 
 
 def _plot_selection(figures: dict[str, Any], plot: Path | None) -> None:
@@ -286,9 +255,11 @@ def crossplay(
     from dataclasses import asdict
 
     from motet import api
+    from motet.api.keeping import Keeper
     from motet.trainer.plot import cross_matrix
 
     check_picture(plot)
+    keeper = Keeper(runs)
     found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
     if plot is not None:
         cross_matrix(
@@ -299,5 +270,8 @@ def crossplay(
         )
     if as_json:
         print(json.dumps(asdict(found)))
-        return
-    print_crossplay(found)
+    else:
+        print_crossplay(found)
+    together = len({run.resolve().parent for run in runs}) == 1
+    names = [run.resolve().name if together else str(run) for run in runs]
+    _say(keeper.keep("crossplay", [*names, *_given({"--tasks": tasks})], asdict(found)))
