@@ -62,61 +62,67 @@ def evaluate(
     Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
     check_config(target, overrides)
-    from motet import api
     from motet.api.keeping import Keeper
 
-    chosen = {"--best-of": best_of, "--plot": plot}
-    plain = {
+    asked = {
         "--team": team is not Players.own,
         "--greedy": greedy,
+        "--samples": samples,
         "--pass-at": pass_at,
         "--shuffle-turn": shuffle_turn,
         "--blank-turn": blank_turn,
         "--verifier": verifier,
+        "--best-of": best_of,
+        "--plot": plot,
+        "--single": single,
+        "--against": against,
         "--traceback": traceback,
     }
-    compared = {"--single": single, "--against": against}
-    _refuse_mixture(baselines, plain | chosen, compared)
-    _refuse_choice(verifier, chosen)
-    check_picture(plot)
+    _refuse_mixture(baselines, asked)
     keeper = Keeper([target])
-    if baselines:
-        figures = api.measure_baselines(
-            target, overrides or [], samples=samples, single=single, against=against or []
-        )
-    else:
-        figures = api.evaluate(
-            target,
-            overrides or [],
-            team=team.value,
-            greedy=greedy,
-            samples=samples,
-            pass_at=_counts("--pass-at", pass_at),
-            shuffle_turn=shuffle_turn,
-            blank_turn=blank_turn,
-            verifier=verifier,
-            best_of=_counts("--best-of", best_of),
-            traceback=traceback,
-        )
+    figures = _figures(target, overrides or [], baselines, asked)
     _plot_selection(figures, plot)
     if as_json:
         print(json.dumps(figures))
     else:
         (print_baselines if baselines else print_evaluation)(target, figures)
-    kind = _kind(team, baselines, shuffle_turn, blank_turn)
-    asked = plain | chosen | compared | {"--samples": samples}
-    _say(keeper.keep(kind, [*_given(asked), *(overrides or [])], figures))
+    _say(keeper.keep(_kind(baselines, asked), [*_given(asked), *(overrides or [])], figures))
 
 
-def _kind(team: Players, baselines: bool, shuffle_turn: int | None, blank_turn: int | None) -> str:
+def _figures(
+    target: Path, overrides: list[str], baselines: bool, asked: dict[str, Any]
+) -> dict[str, Any]:
+    from motet import api
+
+    if baselines:
+        return api.measure_baselines(
+            target,
+            overrides,
+            samples=asked["--samples"],
+            single=asked["--single"],
+            against=asked["--against"] or [],
+        )
+    return api.evaluate(
+        target,
+        overrides,
+        team="reference" if asked["--team"] else "own",
+        greedy=asked["--greedy"],
+        samples=asked["--samples"],
+        pass_at=_counts("--pass-at", asked["--pass-at"]),
+        shuffle_turn=asked["--shuffle-turn"],
+        blank_turn=asked["--blank-turn"],
+        verifier=asked["--verifier"],
+        best_of=_counts("--best-of", asked["--best-of"]),
+        traceback=asked["--traceback"],
+    )
+
+
+def _kind(baselines: bool, asked: dict[str, Any]) -> str:
     """Return the name under which an evaluation is kept in its run."""
-    if shuffle_turn is not None:
-        return f"shuffled-turn-{shuffle_turn}"
-    if blank_turn is not None:
-        return f"blank-turn-{blank_turn}"
-    if team is Players.reference:
-        return "reference"
-    return "baselines" if baselines else "evaluation"
+    for how in ("shuffle", "blank"):
+        if (turn := asked[f"--{how}-turn"]) is not None:
+            return f"{'shuffled' if how == 'shuffle' else how}-turn-{turn}"
+    return "reference" if asked["--team"] else "baselines" if baselines else "evaluation"
 
 
 def _given(options: dict[str, Any]) -> list[str]:
@@ -146,19 +152,20 @@ def _counts(option: str, text: str | None) -> list[int] | None:
     return None if text is None else numbers(option, text)
 
 
-def _refuse_mixture(baselines: bool, plain: dict[str, Any], compared: dict[str, Any]) -> None:
-    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed."""
-    given = [option for option, value in (plain if baselines else compared).items() if value]
-    if given and baselines:
-        raise ConfigError(f"got --baselines and {', '.join(given)}; expected only one of them")
-    if given:
-        raise ConfigError(f"got {', '.join(given)} without --baselines: add --baselines")
-
-
-def _refuse_choice(verifier: str | None, chosen: dict[str, Any]) -> None:
-    given = [option for option, value in chosen.items() if value]
-    if given and verifier is None:
-        raise ConfigError(f"got {', '.join(given)} without --verifier: add --verifier")
+def _refuse_mixture(baselines: bool, asked: dict[str, Any]) -> None:
+    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed, or if
+    --plot or --best-of have no verifier."""
+    check_picture(asked["--plot"])
+    given = [option for option, value in asked.items() if value and option != "--samples"]
+    compared = [option for option in given if option in ("--single", "--against")]
+    plain = [option for option in given if option not in compared]
+    chosen = [option for option in given if option in ("--best-of", "--plot")]
+    if baselines and plain:
+        raise ConfigError(f"got --baselines and {', '.join(plain)}; expected only one of them")
+    if compared and not baselines:
+        raise ConfigError(f"got {', '.join(compared)} without --baselines: add --baselines")
+    if chosen and asked["--verifier"] is None:
+        raise ConfigError(f"got {', '.join(chosen)} without --verifier: add --verifier")
 
 
 def play(

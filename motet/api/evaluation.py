@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from motet.api.objects import Objects
 from motet.api.selecting import VerifierLike, open_verifier, select
@@ -36,8 +36,12 @@ from motet.timeouts import run_loop
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 
-Control: TypeAlias = tuple[Literal["shuffled", "blank"], int]
-"""What agents read in place of messages, and after which turn (from 1)."""
+
+class Control(TypedDict):
+    """What agents read in place of messages, and after which turn (from 1)."""
+
+    are: Literal["shuffled", "blank"]
+    turn: int
 
 
 @blocking
@@ -65,12 +69,11 @@ def evaluate(
         greedy: decode greedily. The default is to sample as in training.
         samples: games per task, instead of `evaluation.samples`.
         pass_at: the k of pass@k. Default: 1 and the powers of two up to `samples`.
-        shuffle_turn: after this turn every agent receives the others' messages from another task.
-        blank_turn: after this turn every agent receives empty messages of the others.
+        shuffle_turn, blank_turn: after this turn every agent receives the others' messages from
+            another task, or empty ones.
         verifier: the address of a server, a folder, or an object with `score(chats)`. It chooses
             among the answers of k games.
-        best_of: the k for the verifier. Default: the powers of two. As many games are played as the
-            largest k needs.
+        best_of: the k for the verifier, and so the games. Default: the powers of two.
         traceback: show the whole traceback of the first fault of each cause.
         objects: replace what the config names, as in `train`.
 
@@ -78,14 +81,12 @@ def evaluate(
     gold_correlation, terms, turns, tokens, tokens_per_episode, completion_length, truncated,
     duplicates, pass_at, by_turn, interval (95 %) and time. If available, also conventions (of the
     environment), rows_passed_over (dataset rows that gave no task), success_by_turn and influence
-    (of debates), selection (by a verifier), and messages (with `shuffle_turn` or `blank_turn`: the
-    same team with its real messages). Everything except time is the same at every call.
-    docs/evaluation.md explains each entry.
+    (of debates), selection (by a verifier), and messages (the figures with real messages). All but
+    time is the same at every call. docs/evaluation.md explains each entry.
     """
     _refuse_best_of(best_of, verifier)
-    one = greedy or team == "reference"
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
-    settings = _settings(target, overrides, samples, ks, objects, one=one)
+    settings = _settings(target, overrides, samples, ks, objects, one=greedy or team == "reference")
     control = _control(shuffle_turn, blank_turn, team, len(settings.rollout.samples))
     use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
@@ -102,10 +103,8 @@ def evaluate(
         passed_over = setup.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
     if control is not None and real is not None:
-        beside = beside_control(real, evaluation, settings.seed)
-        figures["messages"] = {"are": control[0], "turn": control[1], **beside}
-    found = {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
-    return {**figures, **found}
+        figures["messages"] = {**control, **beside_control(real, evaluation, settings.seed)}
+    return figures | {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
 
 
 def _settings(
@@ -175,7 +174,7 @@ def _control(
             f"{name} is {turn}; expected 1 to {turns - 1}, because a later turn must read the "
             "messages"
         )
-    return ("shuffled" if name == "shuffle_turn" else "blank"), turn
+    return {"are": "shuffled" if name == "shuffle_turn" else "blank", "turn": turn}
 
 
 async def _play(
@@ -211,11 +210,11 @@ async def _play(
         real = await played(setup.environment)
         if control is None:
             return real, None
-        how, turn = control
+        turn = control["turn"] - 1
         replaced = (
-            blanked(setup.environment, turn - 1)
-            if how == "blank"
-            else shuffled(setup.environment, real.episodes, turn - 1)
+            blanked(setup.environment, turn)
+            if control["are"] == "blank"
+            else shuffled(setup.environment, real.episodes, turn)
         )
         return await played(replaced), real
 
