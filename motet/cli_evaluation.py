@@ -81,12 +81,13 @@ def evaluate(
     _refuse_mixture(baselines, asked)
     keeper = Keeper([target])
     figures = _figures(target, overrides or [], baselines, asked)
+    kept = keeper.keep(_kind(baselines, asked), [*_given(asked), *(overrides or [])], figures)
     _plot_selection(figures, plot)
     if as_json:
         print(json.dumps(figures))
     else:
         (print_baselines if baselines else print_evaluation)(target, figures)
-    _say(keeper.keep(_kind(baselines, asked), [*_given(asked), *(overrides or [])], figures))
+    _say(kept)
 
 
 def _figures(
@@ -268,6 +269,9 @@ def crossplay(
     check_picture(plot)
     keeper = Keeper(runs)
     found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
+    together = len({run.resolve().parent for run in runs}) == 1
+    names = [run.resolve().name if together else str(run) for run in runs]
+    kept = keeper.keep("crossplay", [*names, *_given({"--tasks": tasks})], asdict(found))
     if plot is not None:
         cross_matrix(
             found.success,
@@ -279,6 +283,4 @@ def crossplay(
         print(json.dumps(asdict(found)))
     else:
         print_crossplay(found)
-    together = len({run.resolve().parent for run in runs}) == 1
-    names = [run.resolve().name if together else str(run) for run in runs]
-    _say(keeper.keep("crossplay", [*names, *_given({"--tasks": tasks})], asdict(found)))
+    _say(kept)
