@@ -233,7 +233,7 @@ def test_a_judge_does_not_wait_for_ever(
 ) -> None:
     for kind in ("asserts", "unittest"):
         suite = some(SUITES[kind], "(4)", "(9)")
-        limits = Limits(wall_seconds=0.5)
+        limits = Limits(wall_seconds=0.3)
         verdict = judged(sandbox, arena, NEVER_ENDING[name], suite, limits)
         assert passed(verdict) == []
         assert verdict.failure == "timeout" or any(

@@ -144,7 +144,7 @@ def test_an_attack_does_nothing_and_the_next_program_does_not_notice(
 @pytest.mark.parametrize("name", NEVER_ENDING)
 @pytest.mark.parametrize("sandbox", ["strongest"], indirect=True)
 def test_a_program_that_never_ends_is_ended(name: str, sandbox: Sandbox, arena: Arena) -> None:
-    limits = Limits(wall_seconds=0.6)
+    limits = Limits(wall_seconds=0.3)
     report = run(sandbox, arena, NEVER_ENDING[name], limits)
     check_nothing_happened(sandbox, arena, report)
     assert not any(isinstance(answer, Returned) for answer in report.calls)
