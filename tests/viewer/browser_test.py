@@ -11,6 +11,7 @@ from motet.viewer.pages import Pages
 from motet.viewer.queries import GameFilter
 from motet.viewer.shelf import find_runs
 from tests.fixtures.recorded_runs import HOSTILE, game, make_hostile_run, make_run, write_games
+from tests.fixtures.wide import widely
 from tests.viewer.conftest import Seen, Served
 
 Look = Callable[..., Seen]
@@ -24,8 +25,8 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", widely([False, True], keep=[False]))
+@pytest.mark.parametrize("width", widely([1280, 390], keep=[1280]))
 def test_every_view_opens_without_an_error(
     served: Served, look: Look, width: int, dark: bool
 ) -> None:
@@ -68,9 +69,9 @@ def test_runs_are_chosen_over_each_other(served: Served, look: Look) -> None:
     ("label", "value", "count"),
     [
         ("Success", "solved", 43),
-        ("Faults", "reward/Timeout", 1),
-        ("Cut off", "with a cut answer", 30),
-        ("Games", "held out (4)", 4),
+        pytest.param("Faults", "reward/Timeout", 1, marks=pytest.mark.wide),
+        pytest.param("Cut off", "with a cut answer", 30, marks=pytest.mark.wide),
+        pytest.param("Games", "held out (4)", 4, marks=pytest.mark.wide),
     ],
 )
 def test_a_filter_filters(served: Served, look: Look, label: str, value: str, count: int) -> None:
@@ -178,14 +179,15 @@ def test_the_theme_is_kept(served: Served, look: Look) -> None:
     seen.check()
 
 
-def test_hostile_texts_are_shown_and_do_nothing(served: Served, look: Look) -> None:
+@pytest.mark.parametrize("games", widely([3, 50], keep=[3]))
+def test_hostile_texts_are_shown_and_do_nothing(served: Served, look: Look, games: int) -> None:
     seen = look()
     for view in ("overview?run=hostile", "overview?run=hostile&run=plain", "team?run=hostile",
                  "games?run=hostile", "games?run=hostile&fault=any"):  # fmt: skip
         seen.go(f"{served.address}/#/{view}")
         seen.page.wait_for_load_state("networkidle")
         seen.check()
-    for one in served.pages.games("hostile", GameFilter(first_step=9))["games"]:
+    for one in served.pages.games("hostile", GameFilter(first_step=9))["games"][:games]:
         seen.go(f"{served.address}/#/game?run=hostile&id={one['id']}")
         for key in ("s", "a", "p", "s"):
             seen.page.keyboard.press(key)
@@ -251,7 +253,7 @@ def test_a_run_that_trains_is_followed(tmp_path: Path, look: Look) -> None:
     seen.check()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", widely([1280, 390], keep=[1280]))
 def test_an_export_opens_from_disk(tmp_path: Path, look: Look, width: int) -> None:
     make_run(tmp_path / "runs")
     make_hostile_run(tmp_path / "runs")
