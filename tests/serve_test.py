@@ -119,6 +119,7 @@ def test_a_head_that_is_no_http_gets_an_error_of_the_same_form(server):
     assert set(found.json()["error"]) == {"message", "type", "param", "code"}
 
 
+@pytest.mark.wide
 def test_a_server_that_is_killed_and_started_again_answers_every_request_once(config, monkeypatch):
     forks = SimpleNamespace(Popen=ForkedProcess, PIPE=subprocess.PIPE)
     monkeypatch.setattr(load, "subprocess", forks)

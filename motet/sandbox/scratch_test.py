@@ -113,7 +113,7 @@ class Booth:
         return self.run(["import os\ndef main(): return os.getcwd()"]) == [["/"]]
 
 
-@pytest.fixture(params=widely(PROTECTIONS, keep=["strongest", "no_namespaces"]))
+@pytest.fixture(params=widely(PROTECTIONS, keep=["strongest"]))
 def booth(request: pytest.FixtureRequest) -> Booth:
     layers, user = PROTECTIONS[request.param]
     if user is not None and os.getuid() != 0:

@@ -55,6 +55,7 @@ def test_curves_have_their_values_and_marks(served: Served, look: Look) -> None:
     seen.check()
 
 
+@pytest.mark.wide
 def test_runs_are_chosen_over_each_other(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/overview?run=plain")
@@ -84,6 +85,7 @@ def test_a_filter_filters(served: Served, look: Look, label: str, value: str, co
     seen.check()
 
 
+@pytest.mark.wide
 def test_text_steps_and_rewards_filter_together_and_pages_turn(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/games?run=plain")
@@ -144,6 +146,7 @@ def test_a_game_is_walked_by_keyboard(served: Served, look: Look) -> None:
     seen.check()
 
 
+@pytest.mark.wide
 def test_faults_and_cut_answers_are_shown(served: Served, look: Look) -> None:
     seen = look()
     with_fault = served.pages.games("plain", GameFilter(fault="any"))["games"][0]["id"]
@@ -155,6 +158,7 @@ def test_faults_and_cut_answers_are_shown(served: Served, look: Look) -> None:
     seen.check()
 
 
+@pytest.mark.wide
 def test_one_task_of_two_runs_stands_side_by_side(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/task?run=plain&task=sum 1")
@@ -167,6 +171,7 @@ def test_one_task_of_two_runs_stands_side_by_side(served: Served, look: Look) ->
     seen.check()
 
 
+@pytest.mark.wide
 def test_the_theme_is_kept(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/overview")
@@ -201,6 +206,7 @@ def test_hostile_texts_are_shown_and_do_nothing(served: Served, look: Look, game
     assert name in seen.text, "an agent's name is text"
 
 
+@pytest.mark.wide
 def test_control_characters_are_written_out(served: Served, look: Look) -> None:
     seen = look()
     for name, shown in {"ansi": r"\x1b[31mred\x1b[2J", "rtl": r"abc\u202edetrevni\u2066\u200f",
@@ -214,6 +220,7 @@ def test_control_characters_are_written_out(served: Served, look: Look) -> None:
         seen.check()
 
 
+@pytest.mark.wide
 def test_a_long_line_is_shown_in_part_until_asked(served: Served, look: Look) -> None:
     seen = look()
     games = served.pages.games("hostile", GameFilter(first_step=9, count=50))["games"]
@@ -227,6 +234,7 @@ def test_a_long_line_is_shown_in_part_until_asked(served: Served, look: Look) ->
     seen.check()
 
 
+@pytest.mark.wide
 def test_a_wrong_address_says_what_is_wrong(served: Served, look: Look) -> None:
     seen = look()
     for view, said in {
