@@ -22,11 +22,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
 	$(MOTET) train configs/quickstart.yaml --overwrite
 
+# A quarter of the tests' time is waiting, so three processes keep two cores busy.
 test: install  ## every behaviour; what takes the same code further is in test-wide, test-examples and test-slow
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow and not examples and not wide'
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 3 --dist worksteal -m 'not slow and not examples and not wide'
 
 test-wide: install  ## the same code with more values: weaker sandboxes, all configs and models, browsers, notebooks, servers
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'wide and not slow and not examples'
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 3 --dist worksteal -m 'wide and not slow and not examples'
 
 test-examples: install  ## train what docs, examples and published commands show
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'examples and not slow'

@@ -12,6 +12,8 @@ import pytest
 
 from motet.api.memory_estimate import KNOBS
 from motet.cli import main
+from motet.models.tiny import make_tiny
+from motet.settings import TinyModel
 from tests.fixtures.wide import widely
 
 CONFIG = """\
@@ -353,10 +355,12 @@ def test_texts_of_models_cannot_draw_on_the_terminal(motet, tmp_path):
 
 
 @pytest.fixture
-def model(motet, tmp_path):
+def model(tmp_path):
     """A folder with a model of 256 tokens of context and no chat template."""
-    assert motet("train run.yaml name=source")[0] == 0
-    shutil.copytree(tmp_path / "runs" / "source" / "models" / "small", tmp_path / "model")
+    shape = TinyModel(
+        hidden_size=16, layers=1, heads=2, kv_heads=1, feed_forward=16, vocabulary=258
+    )
+    make_tiny(tmp_path / "model", ["a b"], shape, seed=0)
     return "models.small.embedded=null models.small.path=model"
 
 
