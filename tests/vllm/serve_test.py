@@ -1,5 +1,6 @@
 """`motet chat` and `motet serve` with vLLM engines, beside Motet's own sampler."""
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,14 @@ from tests.small_runs import LORA, run_config
 
 pytest.importorskip("vllm", reason="vllm is not installed: make test-vllm")
 pytestmark = pytest.mark.slow
-QUESTIONS = ["12+39", "7+5", "80+11"]
-HIGH = {"learning_rate": 0.5}
+QUESTIONS = ["12+39", "70-25", "80+11"]
+HIGH = {"learning_rate": 0.05}
 """The adapters move so far that the base alone answers otherwise."""
+
+
+def variety(task: motet.Task, texts: Mapping[str, str]) -> float:
+    """A reward that random texts differ in."""
+    return float(sum(len(set(text)) for text in texts.values()))
 
 
 def debate(**sections: Any) -> dict[str, Any]:
@@ -29,6 +35,7 @@ def debate(**sections: Any) -> dict[str, Any]:
         models={"tiny": model},
         decode={"max_new_tokens": 8},
         rollout={"samples": [2, 2]},
+        reward={"name": f"{__file__}:variety"},
         **sections,
     )
 
