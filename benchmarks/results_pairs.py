@@ -1,27 +1,52 @@
 """Tables of docs/results.md: learning from pairs, and one policy that answers for all agents."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
 from statistics import mean
 
-from results_runs import CENTRALIZED, PREFERENCES, games, heldout, summary
+from results_runs import CENTRALIZED, PREFERENCES, games, heldout, metrics
+
+SEEDS = (0, 1, 2)
 
 
 def preferences() -> Iterator[Sequence[str]]:
-    yield ("method", "games", *(f"seed {seed}" for seed in (0, 1, 2)), "mean")
+    yield ("method", "games", *(f"seed {seed}" for seed in SEEDS), "mean")
     first = next(iter(PREFERENCES.values()))
-    before = [heldout(first.folder(seed), "before") for seed in first.seeds]
+    before = [heldout(first.folder(seed), "before") for seed in SEEDS]
     yield ("before", "0", *(f"{value:.3f}" for value in before), f"{mean(before):.3f}")
     for name, experiment in PREFERENCES.items():
-        after = [heldout(experiment.folder(seed), "after") for seed in experiment.seeds]
+        after = [heldout(experiment.folder(seed), "after") for seed in SEEDS]
         cells = (f"{value:.3f}" for value in after)
         yield (name, f"{games(experiment.folder(0)):,}", *cells, f"**{mean(after):.3f}**")
 
 
 def centralized() -> Iterator[Sequence[str]]:
-    yield ("game", "policies", "games", "tokens", "before", "after")
+    """Compare after the same number of games, and in training after the same number of tokens."""
+    seeds = [f"seed {seed}" for seed in SEEDS]
+    yield ("game", "policies", "tokens", "before", *seeds, "mean after", "at equal tokens")
     for game, experiments in CENTRALIZED.items():
         for policies, experiment in zip(("a team", "one for all"), experiments, strict=True):
-            folder = experiment.folder(0)
-            figures = [f"{heldout(folder, when):.3f}" for when in ("before", "after")]
-            tokens = f"{summary(folder)['tokens']:,}"
-            yield (game, policies, f"{games(folder):,}", tokens, *figures)
+            folders = [experiment.folder(seed) for seed in SEEDS]
+            before = mean(heldout(folder, "before") for folder in folders)
+            after = [heldout(folder, "after") for folder in folders]
+            tokens = mean(spent(folder)[-1] for folder in folders)
+            equal = mean(
+                success_at(folder, min(spent(one.folder(seed))[-1] for one in experiments))
+                for folder, seed in zip(folders, SEEDS, strict=True)
+            )
+            cells = (f"{value:.3f}" for value in after)
+            ends = (f"**{mean(after):.3f}**", f"{equal:.3f}")
+            yield (game, policies, f"{tokens:,.0f}", f"{before:.3f}", *cells, *ends)
+
+
+def spent(folder: Path) -> list[float]:
+    """Return the tokens of the completions of a run, step by step and in all so far."""
+    return list(accumulate(row["play/tokens"] for row in metrics(folder, "play/success")))
+
+
+def success_at(folder: Path, tokens: float) -> float:
+    """Return the success in training, as a mean of the last five steps within `tokens`."""
+    successes = [row["play/success"] for row in metrics(folder, "play/success")]
+    steps = sum(total <= tokens for total in spent(folder))
+    return mean(successes[max(steps - 5, 0) : steps])

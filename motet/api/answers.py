@@ -26,6 +26,7 @@ from motet.core import Task
 from motet.errors import ConfigError
 from motet.timeouts import run_loop
 from motet.trainer.progress import Progress
+from motet.verifier.answer_log import check_free
 from motet.verifier.answers import read_answers, some_answers, write_answers
 from motet.verifier.balance import Quota
 from motet.verifier.balance import balance as balanced
@@ -67,6 +68,7 @@ def sample_answers(
     """
     settings, file = read_config(target, overrides), Path(into)
     _check_amounts(temperatures, games, tasks)
+    check_free(file)
     use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         check_gradable(setup.environment)
@@ -87,10 +89,9 @@ def sample_answers(
                 figures = asdict(counts)
                 if argued:
                     progress.stage("argue", len(chosen))
-                    writer = _player(setup, models, who[0])
                     more = await argue(
-                        setup.environment, chosen, writer, file, settings.seed,
-                        progress=counting(progress),
+                        setup.environment, chosen, _player(setup, models, who[0]), file,
+                        settings.seed, progress=counting(progress),
                     )  # fmt: skip
                     figures["argued"] = asdict(more)
             return figures

@@ -16,6 +16,14 @@ from motet.verifier.answers import LabelledAnswer, read_answers, write_answers
 SAMPLING, ARGUING = "sampling", "arguing"
 
 
+def check_free(file: Path) -> None:
+    """Raises: ConfigError if the file exists and no sampling began it."""
+    if file.exists() and not _note_of(file, SAMPLING).is_file():
+        raise ConfigError(
+            f"{file} exists; expected a file that does not exist: choose another name, or delete it"
+        )
+
+
 def counted(causes: dict[str, int], cause: str) -> None:
     """Add one to the count of this cause."""
     causes[cause] = causes.get(cause, 0) + 1
@@ -72,12 +80,8 @@ class AnswerLog:
 
         Raises: ConfigError if the file exists but was not begun by the same sampling.
         """
+        check_free(file)
         if not _note_of(file, SAMPLING).is_file():
-            if file.exists():
-                raise ConfigError(
-                    f"{file} exists; expected a file that does not exist: choose another name, or "
-                    "delete it"
-                )
             # left over from a file that was deleted
             _note_of(file, ARGUING).unlink(missing_ok=True)
         return cls(file, SAMPLING, asked, [])

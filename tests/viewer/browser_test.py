@@ -6,11 +6,20 @@ from urllib.parse import urlencode
 
 import pytest
 
+from motet.api.keeping import Keeper
 from motet.viewer.export import export_viewer
 from motet.viewer.pages import Pages
 from motet.viewer.queries import GameFilter
 from motet.viewer.shelf import find_runs
-from tests.fixtures.recorded_runs import HOSTILE, game, make_hostile_run, make_run, write_games
+from tests.fixtures.recorded_runs import (
+    BASELINES,
+    HOSTILE,
+    evaluated,
+    game,
+    make_hostile_run,
+    make_run,
+    write_games,
+)  # fmt: skip
 from tests.viewer.conftest import Seen, Served
 
 Look = Callable[..., Seen]
@@ -248,6 +257,45 @@ def test_a_run_that_trains_is_followed(tmp_path: Path, look: Look) -> None:
     seen.page.get_by_text("of 11 games").first.wait_for()
     seen.page.keyboard.press("1")
     seen.page.get_by_text("training", exact=True).first.wait_for()
+    seen.check()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_evaluations_appear_when_they_are_kept(
+    tmp_path: Path, look: Look, width: int, dark: bool
+) -> None:
+    run = make_run(tmp_path)
+    own = Served(tmp_path)
+    seen = look(width=width, dark=dark)
+    seen.go(f"{own.address}/#/team?run=plain")
+    seen.page.get_by_text("motet evaluate runs/plain --blank-turn 1").wait_for(state="attached")
+    assert seen.page.locator("#controls").count() == 0
+    keeper = Keeper([run])
+    hostile = HOSTILE["script"] + HOSTILE["rtl"]
+    keeper.keep("shuffled-turn-1", [], evaluated(0.4, "shuffled"))
+    keeper.keep("blank-turn-1", [], evaluated(0.2, "blank"))
+    keeper.keep("evaluation", ["--samples 4"], evaluated(0.9))
+    keeper.keep("evaluation", [hostile], evaluated(0.9))
+    keeper.keep("baselines", [], BASELINES)
+    cross = {"runs": ["runs/plain", "runs/other"], "agents": ["x", "y"]}
+    keeper.keep("crossplay", ["plain"], {**cross, "success": [[1.0, 0.25], [0.5, 0.75]]})
+    rows = seen.page.locator("#controls tbody tr")
+    rows.nth(2).wait_for()
+    said = [row.split("\n")[0].split("\t")[0].strip() for row in rows.all_inner_texts()]
+    assert said == ["as they are", "blank after turn 1", "shuffled after turn 1"]
+    first, blank, _ = rows.all_inner_texts()
+    assert "90 %" in first
+    assert "80 % to 100 %" in first
+    assert "step 4" in first
+    assert "20 %" in blank
+    assert "70" in blank
+    evaluations = seen.page.locator("#evaluations tbody tr")
+    assert evaluations.count() == 4
+    assert "--samples 4" in evaluations.nth(3).inner_text() + evaluations.nth(2).inner_text()
+    assert r"\u202e" in seen.text
+    assert "untrained team" in seen.page.locator(".baselines").inner_text()
+    seen.page.get_by_text("Cross-play: plain, other").wait_for()
+    assert "25 %" in seen.text
     seen.check()
 
 
