@@ -1,6 +1,7 @@
 """The commands that let a person or a program ask a trained team: chat, serve."""
 
 import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -48,6 +49,21 @@ Seed = Annotated[
     int | None,
     typer.Option(help="The same seed gives the same answers. Default: random.", show_default=False),
 ]
+
+
+class EngineChoice(StrEnum):
+    """What samples the messages."""
+
+    own = "own"
+    vllm = "vllm"
+
+
+EngineOption = Annotated[
+    EngineChoice,
+    typer.Option(
+        help='Motet\'s own sampler, or vLLM engines, which need pip install "motet[cluster]".'
+    ),
+]
 MaxBatch = Annotated[
     int, typer.Option(min=1, help="Maximum number of requests to models that one batch joins.")
 ]
@@ -60,6 +76,7 @@ def chat(
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
     seed: Seed = None,
+    engine: EngineOption = EngineChoice.own,
 ) -> None:
     """Talk to a team: each line goes through the team's own protocol and gets the team's answer.
 
@@ -78,6 +95,7 @@ def chat(
         temperature=temperature,
         max_tokens=max_tokens,
         seed=seed,
+        engine=engine.value,
         write=lambda text: print(visible(text), flush=True),
         complain=lambda text: print(visible(text), file=sys.stderr, flush=True),
     )
@@ -92,6 +110,7 @@ def serve(
     port: PortOption = 8000,
     key_variable: KeyVariable = None,
     without_key: WithoutKey = False,
+    engine: EngineOption = EngineChoice.own,
     max_batch: MaxBatch = ChatLimits.max_batch,
     max_queue: MaxQueue = ChatLimits.max_queue,
     max_body_mb: MaxBodyMb = ChatLimits.max_body_mb,
@@ -134,6 +153,7 @@ def serve(
         port=port,
         key_variable=key_variable,
         without_key=without_key,
+        engine=engine.value,
         limits=limits,
         say=lambda line: out.print(line, soft_wrap=True),
     )

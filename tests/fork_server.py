@@ -110,6 +110,8 @@ def become(request: Mapping[str, Any]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["variables"])
+    if "triton._C" in sys.modules:  # vLLM brings it. It reports frozen objects as leaks at the end.
+        atexit.register(gc.unfreeze)
     first, *arguments = request["words"]
     paths = [one for one in request["variables"].get("PYTHONPATH", "").split(":") if one]
     packages = [one for one in sys.path[1:] if one != str(ROOT)]

@@ -17,6 +17,8 @@ import yaml
 
 import motet
 from benchmarks import serve as load
+from motet.cluster import vllm_setup
+from motet.errors import ConfigError
 from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import ROOT, ForkedProcess
 from tests.small_runs import TINY
@@ -168,6 +170,17 @@ def test_a_team_that_cannot_be_asked_is_refused_in_one_line(tmp_path):
     assert one.process.returncode == 2
     assert "Coded cannot be asked: it does not define chat_task(text) and chat_answer" in complaints
     assert len(complaints.strip().splitlines()) <= 3
+
+
+def test_without_vllm_the_engine_vllm_is_refused_with_what_to_install(config, monkeypatch):
+    monkeypatch.setattr(vllm_setup, "find_spec", lambda name: None)
+    expected = r'needs vLLM, which is not installed: pip install "motet\[cluster\]", .*--engine'
+    with pytest.raises(ConfigError, match=expected):
+        motet.chat(config, engine="vllm")
+    with pytest.raises(ConfigError, match=expected):
+        motet.serve(config, engine="vllm", port=0)
+    with pytest.raises(ConfigError, match="engine is 'vlm'; expected own or vllm"):
+        motet.chat(config, engine="vlm")
 
 
 def test_a_team_whose_data_is_gone_can_still_be_asked(tmp_path):

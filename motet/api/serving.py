@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, TypeAlias, Unpack, get_args
 
 from motet.answering.app import create_app
 from motet.answering.limits import ChatLimits
@@ -19,30 +19,53 @@ from motet.answering.team import (
 )
 from motet.answering.terminal import converse, typed_lines
 from motet.api.objects import Objects
-from motet.api.setup import ConfigLike, Show, models_of, read_config, run_of, setup_in_scratch
+from motet.api.setup import (
+    ConfigLike,
+    Show,
+    models_of,
+    read_config,
+    run_of,
+    setup_in_scratch,
+    sources_of,
+)
 from motet.api.verifying import key_in
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.blocking import blocking
 from motet.config.schema import RunConfig
 from motet.core import Sampler
+from motet.errors import ConfigError
 from motet.seeding import derive
 from motet.serving.metrics import ServerMetrics
 from motet.serving.server import reserved, run_app
 from motet.timeouts import run_loop
 
 PROMPT = "you> "
+SampledBy: TypeAlias = Literal["own", "vllm"]
+"""What samples: Motet in this process, or vLLM engines in processes of their own."""
 
 
 @contextmanager
 def _opened(
-    settings: RunConfig, target: ConfigLike, show: Show
+    settings: RunConfig, target: ConfigLike, engine: SampledBy, show: Show
 ) -> Iterator[tuple[TaskSetup, Sampler]]:
-    """Load the team of `target`, after the check that it can be asked."""
+    """Load the team of `target`, after the checks that it can be asked and that vLLM is there."""
+    if engine not in get_args(SampledBy):
+        raise ConfigError(f"engine is {engine!r}; expected own or vllm")
+    if engine == "vllm":
+        from motet.cluster.vllm_setup import check_installed
+
+        check_installed()
     use_threads(settings)
     with setup_in_scratch(settings, train=False, reads_tasks=False) as (setup, scratch):
         check_can_chat(setup.environment)
-        models = run_loop(models_of(setup, run_of(target), scratch, show))
-        yield setup, models.sampler
+        if engine == "own":
+            yield setup, run_loop(models_of(setup, run_of(target), scratch, show)).sampler
+            return
+        from motet.cluster.served import open_engines
+
+        sources = run_loop(sources_of(setup, run_of(target), scratch, show))
+        with open_engines(setup, *sources) as sampler:
+            yield setup, sampler
 
 
 @blocking
@@ -55,6 +78,7 @@ def chat(
     temperature: float | None = None,
     max_tokens: int | None = None,
     seed: int | None = None,
+    engine: SampledBy = "own",
     write: Callable[[str], None] = print,
     complain: Callable[[str], None] = print,
     show: Show = "auto",
@@ -71,13 +95,18 @@ def chat(
         temperature, max_tokens: of each message; those of the training by default. Temperature 0
             takes the most likely token.
         seed: the same seed gives the same conversation. Random by default.
+        engine: own, or vllm, which needs pip install "motet[cluster]".
         write, complain: called with each answer, and each error.
 
     Raises: ConfigError, also if the environment cannot be asked.
     """
     settings = read_config(target, overrides, **objects)
     first = secrets.randbits(63) if seed is None else seed
-    with _opened(settings, target, show) as (setup, sampler):
+    if engine == "vllm" and temperature:
+        from motet.cluster.vllm_setup import check_temperature
+
+        check_temperature("the team", temperature)
+    with _opened(settings, target, engine, show) as (setup, sampler):
         team = ChatTeam(setup.environment, setup.team, setup.config.rollout, sampler)
         asked = 0
 
@@ -103,6 +132,7 @@ def serve(
     port: int = 8000,
     key_variable: str | None = None,
     without_key: bool = False,
+    engine: SampledBy = "own",
     limits: ChatLimits | None = None,
     say: Callable[[str], None] = print,
     show: Show = "auto",
@@ -118,6 +148,7 @@ def serve(
         key_variable: the environment variable with the key that requests must send.
         without_key: also accept requests of other machines without a key. By default a server
             without a key only serves this machine.
+        engine: own, or vllm, which needs pip install "motet[cluster]".
         say: called with the address when the server listens.
 
     Raises: ConfigError, also if the environment cannot be asked.
@@ -128,7 +159,7 @@ def serve(
     settings, chosen = read_config(target, overrides, **objects), limits or ChatLimits()
     with (
         reserved(host, port, key=key, without_key=without_key) as listener,
-        _opened(settings, target, show) as (setup, sampler),
+        _opened(settings, target, engine, show) as (setup, sampler),
     ):
         metrics = ServerMetrics("motet_team_")
         shared = SharedSampler(sampler, chosen.max_batch, metrics.batch)

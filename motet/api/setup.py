@@ -73,6 +73,15 @@ async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Sho
 
     `run` is a run folder, a checkpoint, or an exported folder, whose config starts with its team.
     """
+    found, trained = await sources_of(setup, run, scratch, show)
+    return assemble(setup, found, train=False, trained=trained)
+
+
+async def sources_of(
+    setup: TaskSetup, run: Path | None, scratch: Path, show: Show
+) -> tuple[bases.Bases, Mapping[str, Path]]:
+    """Return what `models_of` loads: model -> its folder or hub name, and policy -> the folder of
+    its trained weights."""
     if run is not None and is_exported(run):
         run = None
     kept = None if run is None else (run_of_checkpoint(run) or run) / "models"
@@ -81,11 +90,9 @@ async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Sho
         for line in shortened_contexts(raw.values()):
             progress.say(line)
     if run is not None:
-        trained = trained_folders(setup.config, run, raw, scratch)
-        return assemble(setup, raw, train=False, trained=trained)
+        return raw, trained_folders(setup.config, run, raw, scratch)
     with Progress(show) as progress:
-        settled = await bases.settle(setup, raw, scratch / "models", None, progress)
-    return assemble(setup, settled, train=False)
+        return await bases.settle(setup, raw, scratch / "models", None, progress), {}
 
 
 def shortened_contexts(sources: Iterable[str | Path]) -> list[str]:

@@ -9,6 +9,7 @@ remote.py            learner, sampler, scorer and publisher of homes, as the dri
 models.py            all models of a run: open them, save and load their weights
 vllm_setup.py        what a config with vLLM needs, and its sampler and publisher
 vllm_sampler.py      sampling by vLLM engines
+served.py            engines for a team that answers, without homes
 engine_publisher.py  new weights for the engines; home_weights.py exports them from a home
 engine_pool.py       engines that are replaced when they die or hang
 vllm_engine.py       inside a process: one vLLM engine; files_transfer.py, nccl_transfer.py

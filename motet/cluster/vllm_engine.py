@@ -23,6 +23,7 @@ CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """The sizes of an attention head that vLLM computes on a CPU (`CPUAttentionBackend`)."""
 CPU_PREFILL_TOKENS = 8192
 """The most prompt tokens that an engine on a CPU reads at once, unless one prompt is longer."""
+INSTEAD = "set the engine to own (cluster.samplers.engine, or --engine of motet serve and chat)"
 CPU_CACHE_GB = "1"
 """Memory for keys and values on a CPU, unless VLLM_CPU_KVCACHE_SPACE says otherwise."""
 
@@ -64,6 +65,9 @@ class EngineRow:
     greedy: bool = False
     ends: bool = True
     """Whether an end-of-sequence token ends it."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0: all tokens."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def vllm_rank(rank: int) -> int:
     if not fitting:
         raise ConfigError(
             f"an adapter has rank {rank}, but vLLM takes at most {RANKS[-1]}: lower lora.rank, or "
-            "set cluster.samplers.engine: own"
+            f"{INSTEAD}"
         )
     return fitting[0]
 
@@ -148,8 +152,8 @@ class VllmEngine:
             )
         except (ValueError, RuntimeError, NotImplementedError) as error:
             raise ConfigError(
-                f"vLLM cannot load {chosen.source!r}: {shortened(str(error), 600)}; set "
-                "cluster.samplers.engine: own, or change what it names"
+                f"vLLM cannot load {chosen.source!r}: {shortened(str(error), 600)}; change what it "
+                f"names, or {INSTEAD}"
             ) from error
         self._core = self._llm.llm_engine
         return {"pid": os.getpid(), "seconds": perf_counter() - begun}
@@ -173,6 +177,8 @@ class VllmEngine:
                     n=1,
                     # vLLM's greedy rows have the log-probabilities of temperature 1.
                     temperature=0.0 if row.greedy else row.temperature,
+                    top_p=row.top_p,
+                    top_k=row.top_k,
                     max_tokens=row.tokens,
                     seed=row.key % 2**63,
                     logprobs=0,  # of the sampled token alone
@@ -259,7 +265,7 @@ def _check_head_size(settings: EngineSettings) -> None:
     if not settings.gpus and size not in CPU_HEAD_SIZES:
         raise ConfigError(
             f"model {settings.source!r} has attention heads of {size} numbers; on a CPU vLLM "
-            f"computes {', '.join(map(str, CPU_HEAD_SIZES))}: set cluster.samplers.engine: own"
+            f"computes {', '.join(map(str, CPU_HEAD_SIZES))}: {INSTEAD}"
         )
 
 

@@ -5,14 +5,14 @@ are dealt to the engines of a home by their order alone.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from motet.cluster.engine_pool import EnginePool, gathered
-from motet.cluster.engine_publisher import EnginePublisher
+from motet.cluster.engine_publisher import EnginePolicy
 from motet.cluster.vllm_engine import EngineRow
 from motet.core import Fault, OnAnswer, Sampled, SampleRequest
 from motet.models.completions import SampledAnswer, completions_of
@@ -21,10 +21,34 @@ from motet.models.sampler_rows import CompletionRow, OpenRequests
 from motet.settings import Decode
 
 
+class Published(Protocol):
+    """Engines and the weights that they have: `EnginePublisher`, or `served.ServedTeam`."""
+
+    @property
+    def policies(self) -> Mapping[str, EnginePolicy]: ...
+
+    @property
+    def pools(self) -> Mapping[str, EnginePool]:
+        """Home -> its engines."""
+        ...
+
+    @property
+    def ends(self) -> Mapping[str, tuple[int, ...]]:
+        """Home -> the tokens that end a completion."""
+        ...
+
+    @property
+    def versions(self) -> Mapping[str, int]: ...
+
+    async def catch_up(self) -> None:
+        """Give the engines what they lack."""
+        ...
+
+
 class VllmSampler:
     """A `core.Sampler` with the engines of `publisher`, and the weights that it published."""
 
-    def __init__(self, publisher: EnginePublisher, on_long_prompt: OnLongPrompt) -> None:
+    def __init__(self, publisher: Published, on_long_prompt: OnLongPrompt) -> None:
         self._publisher = publisher
         self._policies = publisher.policies
         self._on_long_prompt = on_long_prompt
@@ -94,6 +118,8 @@ class VllmSampler:
                     request.decode.stop,
                     request.keys[row.index],
                     request.greedy,
+                    top_p=request.decode.top_p,
+                    top_k=request.decode.top_k,
                 )
                 for request, row in zip(asked, rows, strict=True)
             ],

