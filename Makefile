@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-examples test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart test test-examples test-wide test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -22,8 +22,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
 	$(MOTET) train configs/quickstart.yaml --overwrite
 
-test: install  ## every test but the trained examples and the slow ones
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'not slow and not examples'
+# A quarter of the tests' time is waiting, so three processes keep two cores busy.
+test: install  ## every behaviour; what takes the same code further is in test-wide, test-examples and test-slow
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 3 --dist worksteal -m 'not slow and not examples and not wide'
+
+test-wide: install  ## the same code with more values: weaker sandboxes, all configs and models, browsers, notebooks, servers
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 3 --dist worksteal -m 'wide and not slow and not examples'
 
 test-examples: install  ## train what docs, examples and published commands show
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'examples and not slow'

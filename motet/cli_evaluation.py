@@ -1,18 +1,31 @@
 """The commands that play without training: evaluate, play, replay, crossplay."""
 
 import json
-from enum import StrEnum
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from motet.cli_options import (
+    Against,
     AsJson,
+    BaselinesOption,
+    BestOf,
+    BlankTurn,
+    Chooser,
+    Curves,
+    Greedy,
     Overrides,
+    PassAt,
+    Players,
     RunArgument,
     Runs,
+    Samples,
+    ShuffleTurn,
+    Single,
     Target,
+    TeamOption,
     Traceback,
     check_config,
     check_picture,
@@ -21,89 +34,9 @@ from motet.cli_options import (
 from motet.console import print_episode, print_replay, print_tree
 from motet.console_evaluation import print_baselines, print_crossplay, print_evaluation
 from motet.errors import ConfigError, MotetError
+from motet.visible import visible
 
-
-class Players(StrEnum):
-    """Which team plays in an evaluation."""
-
-    own = "own"
-    reference = "reference"
-
-
-TeamOption = Annotated[
-    Players,
-    typer.Option(
-        help="own: the team of the run or config. reference: the solutions of the environment."
-    ),
-]
-Greedy = Annotated[
-    bool,
-    typer.Option("--greedy", help="Take the most likely token at each step instead of sampling."),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option(help="Games per task, instead of evaluation.samples.", show_default=False),
-]
-PassAt = Annotated[
-    str | None,
-    typer.Option(
-        help="Values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.",
-        show_default=False,
-    ),
-]
-ShuffleTurn = Annotated[
-    int | None,
-    typer.Option(
-        help="After this turn, agents get the replies of another task. This measures whether "
-        "messages matter.",
-        show_default=False,
-    ),
-]
-Chooser = Annotated[
-    str | None,
-    typer.Option(
-        help="A verifier that chooses among the answers of several games: the address of its "
-        "server, or its folder.",
-        show_default=False,
-    ),
-]
-BestOf = Annotated[
-    str | None,
-    typer.Option(
-        help="With --verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest "
-        "number is played.",
-        show_default=False,
-    ),
-]
-Curves = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --verifier: also plot accuracy against tokens to this PNG file.",
-        show_default=False,
-    ),
-]
-BaselinesOption = Annotated[
-    bool,
-    typer.Option(
-        "--baselines",
-        help="Compare with the untrained team, a single agent, untrained communication, and "
-        "best-of-n sampling.",
-    ),
-]
-Single = Annotated[
-    str | None,
-    typer.Option(
-        help="With --baselines: the agent whose policy plays alone. Default: the last agent.",
-        show_default=False,
-    ),
-]
-Against = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="With --baselines: another run on the same tasks. Can be repeated.",
-        show_default=False,
-    ),
-]
+_SAID_OTHERWISE = ("--team", "--shuffle-turn", "--blank-turn", "--plot", "--traceback")
 
 
 def evaluate(
@@ -114,6 +47,7 @@ def evaluate(
     samples: Samples = None,
     pass_at: PassAt = None,
     shuffle_turn: ShuffleTurn = None,
+    blank_turn: BlankTurn = None,
     verifier: Chooser = None,
     best_of: BestOf = None,
     plot: Curves = None,
@@ -128,42 +62,84 @@ def evaluate(
     Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
     check_config(target, overrides)
-    from motet import api
+    from motet.api.keeping import Keeper
 
-    chosen = {"--best-of": best_of, "--plot": plot}
-    plain = {
+    asked = {
         "--team": team is not Players.own,
         "--greedy": greedy,
+        "--samples": samples,
         "--pass-at": pass_at,
         "--shuffle-turn": shuffle_turn,
+        "--blank-turn": blank_turn,
         "--verifier": verifier,
+        "--best-of": best_of,
+        "--plot": plot,
+        "--single": single,
+        "--against": against,
         "--traceback": traceback,
     }
-    _refuse_mixture(baselines, plain | chosen, {"--single": single, "--against": against})
-    _refuse_choice(verifier, chosen)
-    check_picture(plot)
-    if baselines:
-        figures = api.measure_baselines(
-            target, overrides or [], samples=samples, single=single, against=against or []
-        )
-    else:
-        figures = api.evaluate(
-            target,
-            overrides or [],
-            team=team.value,
-            greedy=greedy,
-            samples=samples,
-            pass_at=_counts("--pass-at", pass_at),
-            shuffle_turn=shuffle_turn,
-            verifier=verifier,
-            best_of=_counts("--best-of", best_of),
-            traceback=traceback,
-        )
+    _refuse_mixture(baselines, asked)
+    keeper = Keeper([target])
+    figures = _figures(target, overrides or [], baselines, asked)
+    kept = keeper.keep(_kind(baselines, asked), [*_given(asked), *(overrides or [])], figures)
     _plot_selection(figures, plot)
     if as_json:
         print(json.dumps(figures))
     else:
         (print_baselines if baselines else print_evaluation)(target, figures)
+    _say(kept)
+
+
+def _figures(
+    target: Path, overrides: list[str], baselines: bool, asked: dict[str, Any]
+) -> dict[str, Any]:
+    from motet import api
+
+    if baselines:
+        return api.measure_baselines(
+            target,
+            overrides,
+            samples=asked["--samples"],
+            single=asked["--single"],
+            against=asked["--against"] or [],
+        )
+    return api.evaluate(
+        target,
+        overrides,
+        team="reference" if asked["--team"] else "own",
+        greedy=asked["--greedy"],
+        samples=asked["--samples"],
+        pass_at=_counts("--pass-at", asked["--pass-at"]),
+        shuffle_turn=asked["--shuffle-turn"],
+        blank_turn=asked["--blank-turn"],
+        verifier=asked["--verifier"],
+        best_of=_counts("--best-of", asked["--best-of"]),
+        traceback=asked["--traceback"],
+    )
+
+
+def _kind(baselines: bool, asked: dict[str, Any]) -> str:
+    """Return the name under which an evaluation is kept in its run."""
+    for how in ("shuffle", "blank"):
+        if (turn := asked[f"--{how}-turn"]) is not None:
+            return f"{'shuffled' if how == 'shuffle' else how}-turn-{turn}"
+    return "reference" if asked["--team"] else "baselines" if baselines else "evaluation"
+
+
+def _given(options: dict[str, Any]) -> list[str]:
+    """Return the options that were given and change what is played, as they are typed."""
+    said = []
+    for name, value in options.items():
+        if value and name not in _SAID_OTHERWISE:
+            values = value if isinstance(value, list) else [value]
+            said += [name if one is True else f"{name} {one}" for one in values]
+    return said
+
+
+def _say(lines: list[str]) -> None:
+    """Print lines on standard error, so that --json stays one object."""
+    for line in lines:
+        print(visible(line), file=sys.stderr)
 
 
 def _plot_selection(figures: dict[str, Any], plot: Path | None) -> None:
@@ -177,19 +153,20 @@ def _counts(option: str, text: str | None) -> list[int] | None:
     return None if text is None else numbers(option, text)
 
 
-def _refuse_mixture(baselines: bool, plain: dict[str, Any], compared: dict[str, Any]) -> None:
-    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed."""
-    given = [option for option, value in (plain if baselines else compared).items() if value]
-    if given and baselines:
-        raise ConfigError(f"got --baselines and {', '.join(given)}; expected only one of them")
-    if given:
-        raise ConfigError(f"got {', '.join(given)} without --baselines: add --baselines")
-
-
-def _refuse_choice(verifier: str | None, chosen: dict[str, Any]) -> None:
-    given = [option for option, value in chosen.items() if value]
-    if given and verifier is None:
-        raise ConfigError(f"got {', '.join(given)} without --verifier: add --verifier")
+def _refuse_mixture(baselines: bool, asked: dict[str, Any]) -> None:
+    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed, or if
+    --plot or --best-of have no verifier."""
+    check_picture(asked["--plot"])
+    given = [option for option, value in asked.items() if value and option != "--samples"]
+    compared = [option for option in given if option in ("--single", "--against")]
+    plain = [option for option in given if option not in compared]
+    chosen = [option for option in given if option in ("--best-of", "--plot")]
+    if baselines and plain:
+        raise ConfigError(f"got --baselines and {', '.join(plain)}; expected only one of them")
+    if compared and not baselines:
+        raise ConfigError(f"got {', '.join(compared)} without --baselines: add --baselines")
+    if chosen and asked["--verifier"] is None:
+        raise ConfigError(f"got {', '.join(chosen)} without --verifier: add --verifier")
 
 
 def play(
@@ -286,10 +263,15 @@ def crossplay(
     from dataclasses import asdict
 
     from motet import api
+    from motet.api.keeping import Keeper
     from motet.trainer.plot import cross_matrix
 
     check_picture(plot)
+    keeper = Keeper(runs)
     found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
+    together = len({run.resolve().parent for run in runs}) == 1
+    names = [run.resolve().name if together else str(run) for run in runs]
+    kept = keeper.keep("crossplay", [*names, *_given({"--tasks": tasks})], asdict(found))
     if plot is not None:
         cross_matrix(
             found.success,
@@ -299,5 +281,6 @@ def crossplay(
         )
     if as_json:
         print(json.dumps(asdict(found)))
-        return
-    print_crossplay(found)
+    else:
+        print_crossplay(found)
+    _say(kept)

@@ -83,7 +83,8 @@ def export(
         out.print(f"{policy} is {folder or 'its base model, unchanged'}", soft_wrap=True)
     for line in (*found["copied"], *found["left_out"]):
         out.print(line, soft_wrap=True)
-    out.print(f"the model card is {found['folder']}/README.md: read it before you share the folder")
+    card = f"{found['folder']}/README.md"
+    out.print(f"the model card is {card}: read it before you share the folder", soft_wrap=True)
     if found["url"] is not None:
         out.print(f"pushed to {found['url']}", soft_wrap=True)
     out.print(f"play it with: motet play {found['folder']}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and those of `motet verifier serve`."""
+"""Arguments and options that several commands share, and those of evaluate and of the servers."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -43,6 +43,99 @@ Runs = Annotated[
     list[Path],
     typer.Argument(
         help="Two or more run folders.", show_default=False, autocompletion=complete_run
+    ),
+]
+
+
+# ---- evaluate
+
+
+class Players(StrEnum):
+    """Which team plays in an evaluation."""
+
+    own = "own"
+    reference = "reference"
+
+
+TeamOption = Annotated[
+    Players,
+    typer.Option(
+        help="own: the team of the run or config. reference: the solutions of the environment."
+    ),
+]
+Greedy = Annotated[
+    bool,
+    typer.Option("--greedy", help="Take the most likely token at each step instead of sampling."),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option(help="Games per task, instead of evaluation.samples.", show_default=False),
+]
+PassAt = Annotated[
+    str | None,
+    typer.Option(
+        help="Values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.",
+        show_default=False,
+    ),
+]
+ShuffleTurn = Annotated[
+    int | None,
+    typer.Option(
+        help="After this turn, agents get the replies of another task. This measures whether "
+        "messages matter.",
+        show_default=False,
+    ),
+]
+BlankTurn = Annotated[
+    int | None,
+    typer.Option(
+        help="After this turn, agents get empty messages of the others: another control.",
+        show_default=False,
+    ),
+]
+Chooser = Annotated[
+    str | None,
+    typer.Option(
+        help="A verifier that chooses among the answers of several games: the address of its "
+        "server, or its folder.",
+        show_default=False,
+    ),
+]
+BestOf = Annotated[
+    str | None,
+    typer.Option(
+        help="With --verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest "
+        "number is played.",
+        show_default=False,
+    ),
+]
+Curves = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --verifier: also plot accuracy against tokens to this PNG file.",
+        show_default=False,
+    ),
+]
+BaselinesOption = Annotated[
+    bool,
+    typer.Option(
+        "--baselines",
+        help="Compare with the untrained team, a single agent, untrained communication, and "
+        "best-of-n sampling.",
+    ),
+]
+Single = Annotated[
+    str | None,
+    typer.Option(
+        help="With --baselines: the agent whose policy plays alone. Default: the last agent.",
+        show_default=False,
+    ),
+]
+Against = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="With --baselines: another run on the same tasks. Can be repeated.",
+        show_default=False,
     ),
 ]
 

@@ -64,7 +64,8 @@ def print_finished(summary: dict[str, Any], runs: Path) -> None:
         f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
         f"  {step_took(summary['profile'])}\n"
         f"  learning curve  {runs / summary['name'] / 'curve.png'!s}\n"
-        f"  show episodes   motet play {runs / summary['name']!s}\n",
+        f"  show a game     motet play {runs / summary['name']!s}\n"
+        f"  in the browser  motet view {runs / summary['name']!s}\n",
         soft_wrap=True,
     )
 

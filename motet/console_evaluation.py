@@ -32,6 +32,8 @@ def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
     for cause, count in figures["causes"].items():
         table.add_row(f"fault {cause}", str(count))
     out.print(table)
+    if "messages" in figures:
+        print_messages(figures["messages"], figures)
     if len(figures["by_turn"]) > 1:
         table = titled(
             "results by turn", ["turn", "games that reached it", "reward", "success so far"]
@@ -47,6 +49,25 @@ def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
         print_conventions(figures["conventions"])
     if "selection" in figures:
         print_selection(figures["selection"])
+
+
+def print_messages(found: Mapping[str, Any], control: Mapping[str, Any]) -> None:
+    """Print the same team with its real messages beside the control."""
+    table = titled(f"real and {found['are']} messages", ["messages", "success", "reward"])
+    for name, one in (
+        ("as they are", found["real"]),
+        (f"{found['are']} after turn {found['turn']}", control),
+    ):
+        ends = one["interval"]
+        table.add_row(name, *(_with_ends(one[what], ends[what]) for what in ends))
+    difference = found["difference"]
+    table.add_row("difference", *(estimated(difference[what]) for what in ("success", "reward")))
+    table.show_lines = True
+    out.print(table)
+
+
+def _with_ends(value: float | None, ends: Sequence[float] | None) -> str:
+    return figure(value) if ends is None else f"{figure(value)}\n{span(*ends)}"
 
 
 def print_selection(found: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from motet.config.parts import ModelConfig
 from motet.config.verifier import VerifierTraining
 from motet.models import backbone
 from motet.verifier.model import Verifier
+from tests.fixtures.wide import widely
 from tests.small_runs import run_config, steps
 
 pytestmark = pytest.mark.filterwarnings(
@@ -31,7 +32,7 @@ def asked(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", widely(["sdpa", "eager"], keep=["eager"]))
 def test_base_policies_references_critics_warm_up_and_evaluation_obey_the_key(
     train, tmp_path, asked, attention
 ):

@@ -55,8 +55,14 @@ def run(tmp_path_factory) -> Path:
     return runs / "run"
 
 
-def test_every_protocol_has_a_row_and_two_tables_are_alike(run):
-    found = measured(run)
+@pytest.fixture(scope="module")
+def table(run) -> dict[str, Any]:
+    """The baselines of the run, which tests only read."""
+    return measured(run)
+
+
+def test_every_protocol_has_a_row_and_two_tables_are_alike(run, table):
+    found = table
     assert tuple(rows(found)) == ALL
     assert (found["tasks"], found["samples"], found["left_out"]) == (4, 1, {})
     assert timeless(measured(run)) == timeless(found)
@@ -69,9 +75,10 @@ def test_every_protocol_has_a_row_and_two_tables_are_alike(run):
 
 
 @pytest.mark.parametrize("policies", [None, LORA], ids=["full", "adapters"])
-def test_the_first_rows_are_the_runs_own_evaluations(run, train, policies):
+def test_the_first_rows_are_the_runs_own_evaluations(run, table, train, policies):
     played = run if policies is None else train(shared(policies=policies))
-    found, heldout = rows(measured(played)), summary(played)["heldout"]
+    found = rows(table if policies is None else measured(played))
+    heldout = summary(played)["heldout"]
     for protocol, when in (("trained team", "after"), ("untrained team", "before")):
         row = found[protocol]
         figures = (row["success"]["mean"], row["reward"]["mean"], row["tokens_per_task"])
@@ -80,15 +87,15 @@ def test_the_first_rows_are_the_runs_own_evaluations(run, train, policies):
         )
 
 
-def test_the_first_row_leads_and_the_others_are_behind_it_task_by_task(run):
-    found = rows(measured(run))
+def test_the_first_row_leads_and_the_others_are_behind_it_task_by_task(table):
+    found = rows(table)
     assert found["trained team"]["lead"] == {}
     ahead = found["trained team"]["reward"]["mean"] - found["single agent"]["reward"]["mean"]
     assert found["single agent"]["lead"]["reward"]["mean"] == pytest.approx(ahead)
 
 
-def test_what_is_chosen_from_n_samples_costs_no_more_than_the_team(run):
-    found = rows(measured(run))
+def test_what_is_chosen_from_n_samples_costs_no_more_than_the_team(table):
+    found = rows(table)
     team, single, best, majority = (
         found[name] for name in ("trained team", "single agent", "best of n", "majority of n")
     )
@@ -111,10 +118,8 @@ def test_talking_costs_what_was_said_on_the_way(run):
     assert tokens["naive concatenation"] == pytest.approx(tokens["untrained team"] / 2, rel=0.15)
 
 
-def test_who_plays_alone_can_be_said(run):
-    notes = [
-        rows(measured(run, **named))["single agent"]["note"] for named in ({}, {"single": "a"})
-    ]
+def test_who_plays_alone_can_be_said(run, table):
+    notes = [rows(one)["single agent"]["note"] for one in (table, measured(run, single="a"))]
     assert notes == ["played by the policy of b", "played by the policy of a"]
     with pytest.raises(
         motet.ConfigError, match="single names agent 'c'; expected one of the agents a, b"
@@ -209,11 +214,11 @@ def command(monkeypatch, capsys):
     return call
 
 
-def test_the_table_says_what_the_json_says(run, command):
+def test_the_table_says_what_the_json_says(run, table, command):
     code, out, _ = command(f"evaluate {run} --baselines")
     found = json.loads(command(f"evaluate {run} --baselines --json")[1])
     assert code == 0
-    assert timeless(found) == timeless(measured(run))
+    assert timeless(found) == timeless(table)
     for row in found["rows"]:
         figures = (f"{row['success']['mean']:.3f}", f"{row['reward']['mean']:.3f}")
         assert re.search(rf"│ {row['protocol']} +│ +{figures[0]} │ +{figures[1]} │", out)

@@ -3,14 +3,18 @@
 No peer is run.
 """
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from subprocess import PIPE
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from transformers import AutoTokenizer, Qwen2Config, Qwen3Config
+
+from tests import fork_server
+from tests.fork_server import ForkedProcess
 
 ROOT = Path(__file__).parent.parent
 SPEED = ROOT / "benchmarks" / "speed"
@@ -354,6 +358,7 @@ def test_a_record_is_gone_on_with_on_the_same_machine_and_versions_only(tmp_path
 # ------------------------------------------------------------------------------------------- a side
 
 
+@pytest.mark.wide
 def test_one_step_of_motets_side_says_what_it_took(tmp_path):
     side = Side(
         "motet",
@@ -371,7 +376,8 @@ def test_one_step_of_motets_side_says_what_it_took(tmp_path):
     assert sys.platform != "linux" or took["memory"] > 2 * 6.6e6 * 4
 
 
-def test_a_side_that_crashes_shows_the_end_of_its_log_and_stops(tmp_path, capsys):
+def test_a_side_that_crashes_shows_the_end_of_its_log_and_stops(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(rounds, "subprocess", SimpleNamespace(Popen=ForkedProcess, PIPE=PIPE))
     side = Side("motet", Job(str(tmp_path / "no model"), "float32"), "Motet")
     with (
         rounds.Running(side, tmp_path / "log") as running,
@@ -382,8 +388,8 @@ def test_a_side_that_crashes_shows_the_end_of_its_log_and_stops(tmp_path, capsys
 
 
 def test_a_row_that_is_not_there_is_named():
-    done = subprocess.run(
-        [sys.executable, str(SPEED), "--only", "pair_3"],
+    done = fork_server.run(
+        [sys.executable, str(SPEED / "__main__.py"), "--only", "pair_3"],
         capture_output=True,
         text=True,
         check=False,

@@ -21,6 +21,14 @@ def train(overrides=(), name="run", **given):
     return motet.train(config, overrides, show="silent", **given)
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The weights of a run without callbacks and of the usual optimizer."""
+    runs = tmp_path_factory.mktemp("plain")
+    train(name="plain", runs=runs)
+    return weights(runs / "plain")
+
+
 def test_callbacks_get_the_metrics_of_steps_and_evaluations():
     seen, evaluated, reported = {}, {}, []
     callback = motet.Callback(on_step=seen.__setitem__, on_evaluation=evaluated.__setitem__)
@@ -73,10 +81,9 @@ def test_a_wrong_logger_is_refused_before_anything_is_written(how, name, said):
     assert not Path("runs").exists()
 
 
-def test_a_callback_changes_nothing_but_the_end():
-    train(name="plain")
+def test_a_callback_changes_nothing_but_the_end(plain):
     train(name="called", callbacks=[motet.Callback(on_step=lambda step, metrics: None)])
-    assert weights(Path("runs/plain")) == weights(Path("runs/called"))
+    assert weights(Path("runs/called")) == plain
 
 
 @pytest.mark.parametrize("at", ["on_step", "on_evaluation"])
@@ -93,11 +100,10 @@ def test_true_ends_the_training_and_the_run_is_whole(at):
     assert again["reward"] == summed["heldout"]["after"]["reward"]
 
 
-def test_a_run_that_was_ended_resumes_like_one_that_was_not():
-    train(name="plain")
+def test_a_run_that_was_ended_resumes_like_one_that_was_not(plain):
     train(name="ended", callbacks=[motet.Callback(on_step=lambda step, metrics: step == 3)])
     train(name="ended", resume=True)
-    assert weights(Path("runs/plain")) == weights(Path("runs/ended"))
+    assert weights(Path("runs/ended")) == plain
     assert "ended_by" not in summary(Path("runs/ended"))
 
 
@@ -129,14 +135,13 @@ def momentum(parameters, settings):
     return torch.optim.SGD(parameters, lr=settings.learning_rate, momentum=0.9)
 
 
-def test_an_own_optimizer_resumes_and_replays_exactly():
+def test_an_own_optimizer_resumes_and_replays_exactly(plain):
     own = [f"optimizer.kind={__file__}:momentum"]
-    train(name="adamw")
     train(own, name="whole")
     train([*own, "train.steps=4"], name="parts")
     train(own, name="parts", resume=True)
     assert weights(Path("runs/whole")) == weights(Path("runs/parts"))
-    assert weights(Path("runs/whole")) != weights(Path("runs/adamw"))
+    assert weights(Path("runs/whole")) != plain
     assert motet.replay("runs/whole", step=6, show="silent").same
 
 

@@ -421,16 +421,16 @@ def command_in(said):
 
 def test_ctrl_c_ends_after_the_step_and_the_printed_command_goes_on(motet, tmp_path, place):
     code, said = stopped(
-        place, f"train run.yaml name=long train.steps=200 --runs {tmp_path}", "train "
+        place, f"train run.yaml name=long train.steps=60 --runs {tmp_path}", "train "
     )
     assert code == 130
-    step = int(re.search(r"stopped after step (\d+) of 200, checkpoint written", said)[1])
+    step = int(re.search(r"stopped after step (\d+) of 60, checkpoint written", said)[1])
     assert (tmp_path / "long" / "checkpoints" / f"step-{step:06d}").is_dir()
     assert len(steps_of(tmp_path / "long")) == step
     code, out, _ = motet(command_in(said))
     assert code == 0
-    assert "200 steps" in out
-    assert steps_of(tmp_path / "long") == list(range(1, 201))
+    assert "60 steps" in out
+    assert steps_of(tmp_path / "long") == list(range(1, 61))
 
 
 def steps_of(run):
@@ -440,7 +440,7 @@ def steps_of(run):
 
 def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
     line = (
-        "train run.yaml name=warm environment.name=./game.py:Taught warmup.steps=600 --runs "
+        "train run.yaml name=warm environment.name=./game.py:Taught warmup.steps=300 --runs "
         f"{tmp_path}"
     )
     code, said = stopped(place, line, "warmup ")

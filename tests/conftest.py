@@ -8,9 +8,31 @@ from typing import Any
 import pytest
 
 import motet
+from motet.api import partial
+from motet.trainer.plot import learning_curve
 from tests.fixtures.model_folders import Architecture, make_model_folder
 from tests.fixtures.verifiers import make_verifier_folder
 from tests.verifier_serving import Served, serving
+
+
+@pytest.fixture(scope="session", autouse=True)
+def undrawn_curves() -> Iterator[None]:
+    """Write each run's curve.png without drawing it, which takes half of a small run's time.
+
+    plot_test.py draws curves, and a test with `drawn_curves` that of a whole run.
+    """
+
+    def undrawn(rows: object, summary: object, path: Path) -> None:
+        path.write_bytes(b"not drawn (tests/conftest.py)")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partial, "learning_curve", undrawn)
+        yield
+
+
+@pytest.fixture
+def drawn_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partial, "learning_curve", learning_curve)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import yaml
 
 import motet
 from motet.exports import weights as exported_weights
+from tests import fork_server
 from tests.fixtures.hub_server import hub
 from tests.small_runs import LORA, ROOT, contents, recorded, run_config
 
@@ -143,7 +144,7 @@ def test_the_card_has_a_header_figures_and_code_that_runs(place):
     assert f"| {after['reward']:.3f} ({ends[0]:.3f} to {ends[1]:.3f}) | 4 | 1 | 0 |" in card
     blocks = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     code = "\n".join(blocks).replace("FOLDER", str(place / "lora"))
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
@@ -298,12 +299,17 @@ def test_a_secret_and_a_path_of_this_machine_are_refused(place, tmp_path, monkey
 
 
 def command(server, tmp_path, *words, token="hf_canary_token"):
+    """Run `motet export` in a fork, which reads the variables of the hub again."""
+    program = (
+        "import importlib, huggingface_hub.constants as read_at_import\n"
+        "importlib.reload(read_at_import)\nfrom motet.cli import main\nmain()\n"
+    )
     variables = {
         **os.environ, "HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path / "home"),
         "PYTHONPATH": str(ROOT), **({"HF_TOKEN": token} if token else {}),
     }  # fmt: skip
-    return subprocess.run(
-        [sys.executable, "-m", "motet", "export", *map(str, words)],
+    return fork_server.run(
+        [sys.executable, "-c", program, "export", *map(str, words)],
         capture_output=True, text=True, timeout=300, env=variables,
     )  # fmt: skip
 

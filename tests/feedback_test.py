@@ -39,6 +39,7 @@ from motet.rollout.record import read_episodes, write_episode
 from motet.sandbox import Sandbox
 from motet.settings import Decode, Plan
 from tests.fixtures.model_folders import make_model_folder
+from tests.fixtures.wide import widely
 from tests.fork_server import ForkedProcess
 from tests.small_runs import contents, episodes, run_config, summary
 
@@ -151,8 +152,13 @@ def sometimes(attempt):
 @pytest.mark.parametrize(
     ("mode", "to_helper", "to_main"),
     [
-        ("plain", "", ""),
-        ("passed", "Result: not all tests passed.\n\n", "Result: not all tests passed.\n\n"),
+        pytest.param("plain", "", "", marks=pytest.mark.wide),
+        pytest.param(
+            "passed",
+            "Result: not all tests passed.\n\n",
+            "Result: not all tests passed.\n\n",
+            marks=pytest.mark.wide,
+        ),
         (
             "level_passed",
             "Levels:\n1. does not hold\n2. not all",
@@ -522,7 +528,9 @@ def solves_late(task: Task) -> Callable[[str, int, int], str]:
     return say
 
 
-@pytest.mark.parametrize("reward", [{}, {"shift": -4.0}, {"scale": 10.0, "shift": 1.0}])
+@pytest.mark.parametrize(
+    "reward", widely([{}, {"shift": -4.0}, {"scale": 10.0, "shift": 1.0}], keep=[{"shift": -4.0}])
+)
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 def test_solving_at_turn_one_never_earns_less_than_solving_at_turn_two(tmp_path, reward, gamma):
     path = tmp_path / "episodes.jsonl"

@@ -15,6 +15,7 @@ import gc
 import importlib
 import json
 import os
+import pickle
 import runpy
 import select
 import signal
@@ -22,8 +23,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,10 @@ def become(request: Mapping[str, Any]) -> None:
         sys.path[:] = ["", *paths, *packages]
         sys.argv = ["-c", *arguments[1:]]
         exec(compile(arguments[0], "<string>", "exec"), vars(main))  # noqa: S102
+    elif first == "-m":
+        sys.path[:] = [str(Path.cwd()), *paths, *packages]
+        sys.argv = ["-m", *arguments[1:]]
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
     else:
         sys.path[:] = [str(Path(first).resolve().parent), *paths, *packages]
         sys.argv = [first, *arguments]
@@ -127,7 +133,7 @@ def become(request: Mapping[str, Any]) -> None:
 
 
 class ForkedProcess(subprocess.Popen[Any]):
-    """`ForkedProcess([sys.executable, "-c", program, ...])` or `[sys.executable, "file.py", ...]`.
+    """`ForkedProcess([sys.executable, "-c", program, ...])`, or `-m` and a module, or a file.
 
     Takes cwd, env, start_new_session, and what a Popen takes for its streams.
     """
@@ -196,6 +202,38 @@ def run(
     if check and process.returncode:
         raise subprocess.CalledProcessError(process.returncode, words, said, complaints)
     return subprocess.CompletedProcess(words, process.returncode, said, complaints)
+
+
+RANK = """
+import importlib, pickle, sys
+module, name, rank, given = pickle.load(sys.stdin.buffer)
+getattr(importlib.import_module(module), name)(rank, *given)
+"""
+
+
+def run_ranks(work: Callable[..., None], *given: Any, count: int = 2) -> None:
+    """Call `work(rank, *given)` in `count` forks at once, as `torch.multiprocessing.spawn` does.
+
+    Raises: AssertionError with their exit codes if one fails; the others are killed.
+    """
+    named = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                ForkedProcess([sys.executable, "-c", RANK], stdin=subprocess.PIPE, env=named)
+            )
+            for _ in range(count)
+        ]
+        for rank, one in enumerate(started):
+            assert one.stdin is not None
+            one.stdin.write(pickle.dumps((work.__module__, work.__qualname__, rank, given)))
+            one.stdin.close()
+        while any(one.poll() is None for one in started):
+            if any(one.poll() for one in started):
+                for one in started:
+                    one.kill()
+            time.sleep(0.01)
+    assert [one.returncode for one in started] == [0] * count
 
 
 @functools.cache

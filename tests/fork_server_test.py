@@ -33,11 +33,11 @@ def heard_signals():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("kind", ["-c", "file"])
+@pytest.mark.parametrize("kind", ["-c", "-m", "file"])
 @pytest.mark.usefixtures("heard_signals")
 def test_a_program_finds_what_it_would_find_in_a_new_interpreter(tmp_path, kind):
     (tmp_path / "look.py").write_text(LOOK)
-    program = ["-c", LOOK] if kind == "-c" else [str(tmp_path / "look.py")]
+    program = {"-c": ["-c", LOOK], "-m": ["-m", "look"], "file": [str(tmp_path / "look.py")]}[kind]
     named = {
         "cwd": tmp_path, "input": "hello", "text": True, "capture_output": True,
         "env": {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/nowhere"},

@@ -18,7 +18,13 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.mark.parametrize("policies", [run_config()["policies"], LORA], ids=["full", "lora"])
+@pytest.mark.parametrize(
+    "policies",
+    [
+        pytest.param(run_config()["policies"], marks=pytest.mark.wide, id="full"),
+        pytest.param(LORA, id="lora"),
+    ],
+)
 def test_a_run_with_checkpointing_learns_what_one_without_does(policies, train, tmp_path):
     config = run_config(
         policies=policies,

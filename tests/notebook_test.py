@@ -1,7 +1,6 @@
 """Everything public works in a Jupyter kernel, where an event loop runs, and so does Ctrl-C."""
 
 import json
-import threading
 import time
 from pathlib import Path
 from queue import Empty
@@ -44,7 +43,8 @@ def run(client, code, timeout=240):
     return read(client, sent, timeout)
 
 
-def read(client, sent, timeout=240):
+def read(client, sent, timeout=240, heard=lambda said: None):
+    """`heard` is called with all that was printed, each time that something is."""
     said, end = [], time.monotonic() + timeout
     while time.monotonic() < end:
         try:
@@ -56,6 +56,7 @@ def read(client, sent, timeout=240):
         kind, content = message["msg_type"], message["content"]
         if kind == "stream" and content["name"] == "stdout":
             said.append(content["text"])
+            heard("".join(said))
         elif kind == "error":
             raise AssertionError("\n".join(content["traceback"]))
         elif kind == "status" and content["execution_state"] == "idle":
@@ -84,6 +85,7 @@ print(json.dumps([summary["steps"], figures["episodes"], again.same]))
 """
 
 
+@pytest.mark.wide
 def test_every_function_of_a_run_works_where_a_loop_runs(kernel, tmp_path):
     _, client = kernel
     said = run(client, EVERYTHING.replace("CONFIG", json.dumps(run_config())))
@@ -148,8 +150,12 @@ def test_verifiers_are_trained_and_served_where_a_loop_runs(kernel):
     assert played > 0
     assert epoch == 1
     sent = client.execute("motet.serve_verifier('verifier', port=0, device='cpu')\nprint('over')")
-    threading.Timer(20, manager.interrupt_kernel).start()
-    said = read(client, sent)
+
+    def interrupt(said):
+        if said.endswith("\n") and "is served at" in said:
+            manager.interrupt_kernel()
+
+    said = read(client, sent, heard=interrupt)
     assert "verifier is served at http://127.0.0.1:" in said
     assert said.endswith("over\n")
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,19 @@ def the_same(run: Path, unbroken: Path) -> bool:
     )
 
 
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of LONG that nothing stopped. Tests only read it."""
+    runs = tmp_path_factory.mktemp("unbroken")
+    return runs / motet.train(LONG, runs=runs, show="silent")["name"]
+
+
+@pytest.fixture
+def finished(unbroken: Path, tmp_path: Path) -> Path:
+    """A copy of that run where `train` would have made it."""
+    return Path(shutil.copytree(unbroken, tmp_path / "runs" / "run"))
+
+
 # the lines of the metrics are "before", step 1, step 2, its evaluation, step 3, step 4, its
 # evaluation, step 5, ...
 PLACES = {
@@ -81,7 +95,9 @@ PLACES = {
     ids=["away", "term"],
 )
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_in_the_way_of_a_step_leaves_the_one_before(place, error, trouble, train, tmp_path):
+def test_what_is_in_the_way_of_a_step_leaves_the_one_before(
+    place, error, trouble, train, tmp_path, unbroken
+):
     lines, before = PLACES[place]
     run = tmp_path / "runs" / "run"
     with pytest.raises(
@@ -91,16 +107,16 @@ def test_what_is_in_the_way_of_a_step_leaves_the_one_before(place, error, troubl
     assert steps_saved(run)[0] == before
     assert len(rows(run)) == lines
     train(LONG, resume=True)
-    assert the_same(run, train(LONG, runs=tmp_path / "unbroken"))
+    assert the_same(run, unbroken)
 
 
-def test_stopped_before_the_first_step_a_run_begins_again(train, tmp_path):
+def test_stopped_before_the_first_step_a_run_begins_again(train, tmp_path, unbroken):
     run = tmp_path / "runs" / "run"
     with pytest.raises(Interrupted, match="stopped before the first step"):
         train(LONG, environment=Troubled(run / "config.yaml", 0, terminated))
     assert steps_saved(run) == []
     train(LONG, resume=True)
-    assert the_same(run, train(LONG, runs=tmp_path / "unbroken"))
+    assert the_same(run, unbroken)
 
 
 def test_a_server_that_is_away_for_one_step_is_named_and_the_step_is_kept_for_looking_at(
@@ -222,12 +238,11 @@ def test_a_metric_that_is_none_is_refused_at_the_first_step(train):
         ["rollout.retries=0", "rollout.timeout_seconds=60.0"],
     ],
 )
-def test_what_changes_no_result_may_change_on_the_way(harmless, train, tmp_path):
+def test_what_changes_no_result_may_change_on_the_way(harmless, train, tmp_path, unbroken):
     run = tmp_path / "runs" / "run"
     with pytest.raises(motet.MotetError):
         train(LONG, environment=Troubled(run / "metrics.jsonl", 4, away))
     train(LONG, harmless, resume=True)
-    unbroken = train(LONG, runs=tmp_path / "unbroken")
     told = [
         {name: value for name, value in row.items() if name != "run/alarms"} for row in rows(run)
     ]
@@ -250,12 +265,11 @@ def test_what_changes_no_result_may_change_on_the_way(harmless, train, tmp_path)
         ("algorithm.name=maremax", "algorithm.name was magrpo and is maremax"),
     ],
 )
-def test_what_would_be_another_run_is_refused_and_named(changed, told, train):
-    run = train(LONG)
-    before = contents(run)
+def test_what_would_be_another_run_is_refused_and_named(changed, told, train, finished):
+    before = contents(finished)
     with pytest.raises(motet.ConfigError, match=rf"another config.*{re.escape(told)}"):
         train(LONG, [changed], resume=True)
-    assert contents(run) == before
+    assert contents(finished) == before
 
 
 @pytest.mark.parametrize("split", ["train", "eval"])
@@ -274,9 +288,9 @@ def test_other_tasks_than_the_run_began_with_are_refused(split, train):
     assert contents(run) == before
 
 
-def test_a_finished_run_may_grow_where_no_rate_depends_on_its_length(train, tmp_path):
-    run = train(LONG)
-    train(LONG, ["train.steps=8"], resume=True)
+def test_a_finished_run_may_grow_where_no_rate_depends_on_its_length(train, tmp_path, finished):
+    run = train(LONG, ["train.steps=8"], resume=True)
+    assert run == finished
     longer = train(LONG, ["train.steps=8"], runs=tmp_path / "longer")
     assert weights(run) == weights(longer)
     assert [row for row in rows(run) if "play/tokens" in row] == [
@@ -288,7 +302,9 @@ def test_a_finished_run_may_grow_where_no_rate_depends_on_its_length(train, tmp_
         train(LONG | {"optimizer": falling, "name": "falling"}, ["train.steps=8"], resume=True)
 
 
-def test_metrics_that_are_not_whole_are_refused_unless_they_were_put_away(train, tmp_path):
+def test_metrics_that_are_not_whole_are_refused_unless_they_were_put_away(
+    train, tmp_path, unbroken
+):
     run = tmp_path / "runs" / "run"
     with pytest.raises(motet.MotetError):
         train(LONG, environment=Troubled(run / "metrics.jsonl", 4, away))
@@ -307,8 +323,7 @@ def test_metrics_that_are_not_whole_are_refused_unless_they_were_put_away(train,
         train(LONG, resume=True)
     (run / "metrics.jsonl").unlink()
     train(LONG, resume=True)
-    unbroken = rows(train(LONG, runs=tmp_path / "unbroken"))
-    assert rows(run) == unbroken[4:]
+    assert rows(run) == rows(unbroken)[4:]
 
 
 def test_of_adapters_a_checkpoint_has_nothing_but_them_and_their_optimisers(train):

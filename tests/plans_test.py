@@ -6,6 +6,7 @@ import pytest
 
 import motet
 from motet.core import walk
+from tests.fixtures.wide import widely
 from tests.small_runs import episodes, rows, run_config, steps
 
 pytestmark = pytest.mark.filterwarnings(
@@ -97,8 +98,15 @@ def test_remax_compares_with_the_greedy_path_that_was_played(train):
     assert all(episode.greedy is None for episode in episodes(run, "evaluate-000002"))
 
 
-@pytest.mark.parametrize(("where", "how"), [*product(("reward", "loss"), ("full", "lora"))])
-def test_the_divergence_starts_at_nothing_and_then_counts(where, how, train, tmp_path):
+@pytest.mark.parametrize(
+    "kind",
+    widely(
+        product(("reward", "loss"), ("full", "lora")), keep=[("reward", "lora"), ("loss", "full")]
+    ),
+    ids="-".join,
+)
+def test_the_divergence_starts_at_nothing_and_then_counts(kind, train, tmp_path):
+    where, how = kind
     sections = {"policies": {name: {"model": "tiny", "train": how} for name in "pq"}}
     near = {"name": "magrpo", "kl_in": where, "kl_coefficient": 1.0}
     free, held = (

@@ -38,6 +38,19 @@ KINDS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A run of LONG, which tests only read or copy."""
+    runs = tmp_path_factory.mktemp("once")
+    return runs / motet.train(run_config(train=LONG), runs=runs, show="silent")["name"]
+
+
+@pytest.fixture
+def run(once, tmp_path):
+    """A copy of that run."""
+    return shutil.copytree(once, tmp_path / "run")
+
+
 def replay(run, **chosen):
     return motet.replay(run, show="silent", **chosen)
 
@@ -63,8 +76,7 @@ def test_every_step_comes_out_the_same_sampled_or_from_its_record(kind, train):
     assert contents(run) == before
 
 
-def test_steps_without_checkpoint_or_record_are_sampled_from_the_beginning(train):
-    run = train(run_config(train=LONG))
+def test_steps_without_checkpoint_or_record_are_sampled_from_the_beginning(run):
     shutil.rmtree(run / "checkpoints")
     (run / "episodes" / "train-000002.jsonl").unlink()
     again = replay(run)
@@ -75,8 +87,7 @@ def test_steps_without_checkpoint_or_record_are_sampled_from_the_beginning(train
         replay(run, step=2, recorded=True)
 
 
-def test_what_differs_from_the_record_is_found_and_named(train):
-    run = train(run_config(train=LONG))
+def test_what_differs_from_the_record_is_found_and_named(run):
     path = run / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[3]["learn/entropy"] += 1e-9
@@ -89,8 +100,7 @@ def test_what_differs_from_the_record_is_found_and_named(train):
     assert replay(run, step=3).same_episodes is False
 
 
-def test_one_episode_is_made_again_by_the_waves_that_made_it(train):
-    run = train(run_config(train=LONG))
+def test_one_episode_is_made_again_by_the_waves_that_made_it(run):
     then = episodes(run, "train-000004")[1]
     again = replay(run, episode=then.id)
     assert (again.episodes, again.same_episodes, again.step) == ((then,), True, 4)

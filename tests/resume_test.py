@@ -10,6 +10,7 @@ import torch
 
 import motet
 from tests import fork_server
+from tests.fixtures.wide import widely
 from tests.small_runs import (
     GAMES,
     LORA,
@@ -135,7 +136,18 @@ def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize(
+    "death",
+    widely(
+        DEATHS,
+        keep=[
+            "a moving average",
+            "critics, several updates and prices that adapt",
+            "within the warm-up",
+            "in the last evaluation",
+        ],
+    ),
+)
 def test_a_killed_run_ends_as_if_it_had_never_been_killed(death, graves, train):
     config, lines = DEATHS[death]
     assert len(rows(graves / config["name"])) == lines

@@ -1,6 +1,7 @@
 """A reward model in whole runs: it is that of plain torch, and only training is paid by it."""
 
 import json
+import shutil
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,15 @@ def tensors_of(run: Path, step: int) -> dict[str, Tensor]:
     return {name: it for name, it in saved.tensors.items() if ".reward-model." in name}
 
 
-def test_an_iteration_trains_the_reward_model_again(train) -> None:
-    run = train(config(**ITERATIVE))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of ITERATIVE, which tests only read or copy."""
+    runs = tmp_path_factory.mktemp("iterative")
+    return runs / motet.train(config(**ITERATIVE), runs=runs, show="silent")["name"]
+
+
+def test_an_iteration_trains_the_reward_model_again(whole) -> None:
+    run = whole
     fitted = ["fit/pairs" in row for row in steps(run)]
     assert fitted == [True, False, True, False]
     assert {path.name for path in (run / "episodes").glob("pairs-*")} == {
@@ -178,11 +186,10 @@ def test_a_checkpoint_is_written_before_the_reward_model_learns_again(train) -> 
     assert {checkpoint.step_of(one) for one in (run / "checkpoints").iterdir()} == {0, 2, 4}
 
 
-def test_a_resumed_run_writes_the_same_bytes(train, tmp_path) -> None:
-    whole = train(config(**ITERATIVE), runs=tmp_path / "whole")
+def test_a_resumed_run_writes_the_same_bytes(whole, tmp_path) -> None:
     for stop in (1, 2, 3):
         runs = tmp_path / f"stopped{stop}"
-        part = train(config(**ITERATIVE), runs=runs)
+        part = Path(shutil.copytree(whole, runs / whole.name))
         for folder in (part / "checkpoints").iterdir():
             if checkpoint.step_of(folder) > stop:
                 folder.rename(tmp_path / f"{stop}-{folder.name}")
@@ -192,10 +199,9 @@ def test_a_resumed_run_writes_the_same_bytes(train, tmp_path) -> None:
         assert contents(part / "episodes") == contents(whole / "episodes")
 
 
-def test_every_step_can_be_replayed(train) -> None:
-    run = train(config(**ITERATIVE))
+def test_every_step_can_be_replayed(whole) -> None:
     for step in (3, 4):
-        again = motet.api.replay(run, step=step, show="silent")
+        again = motet.api.replay(whole, step=step, show="silent")
         assert again.same
         assert again.compared > 20
 

@@ -10,6 +10,7 @@ import pytest
 import motet
 from motet.core import walk
 from motet.plugins import load_object
+from tests.fixtures.wide import widely
 from tests.small_runs import GAMES, ROOT, episodes, recorded, run_config, steps, summary, weights
 
 pytestmark = pytest.mark.filterwarnings(
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings(
 # ------------------------------------------------------------------------------- the files of a run
 
 
-def test_the_summary_and_the_files_say_what_was_promised(train):
+def test_the_summary_and_the_files_say_what_was_promised(train, drawn_curves):
     run = train(run_config(report={"tensorboard": True}))
     said = summary(run)
     assert {
@@ -170,12 +171,25 @@ def test_what_was_said_on_another_task_can_be_heard_instead(train):
         evaluation={"tasks": 4},
     )
     run = train(config)
-    shuffled = motet.evaluate(run, shuffle_turn=1, show="silent")
-    assert recorded(shuffled).keys() == summary(run)["heldout"]["after"].keys()
-    assert (shuffled["episodes"], shuffled["faults"], shuffled["turns"]) == (4, 0, 2.0)
-    assert set(shuffled["terms"]) == {"success", "a_right", "b_right"}
-    with pytest.raises(motet.ConfigError, match="shuffle_turn is 2; expected 1 to 1"):
-        motet.evaluate(run, shuffle_turn=2, show="silent")
+    real = motet.evaluate(run, show="silent")
+    for turns, how in (({"shuffle_turn": 1}, "shuffled"), ({"blank_turn": 1}, "blank")):
+        found = motet.evaluate(run, show="silent", **turns)
+        assert recorded(found).keys() - {"messages"} == summary(run)["heldout"]["after"].keys()
+        assert (found["episodes"], found["faults"], found["turns"]) == (4, 0, 2.0)
+        assert set(found["terms"]) == {"success", "a_right", "b_right"}
+        said = found["messages"]
+        assert (said["are"], said["turn"]) == (how, 1)
+        assert said["real"] == {name: real[name] for name in ("success", "reward", "interval")}
+        behind = real["reward"] - found["reward"]
+        assert said["difference"]["reward"]["mean"] == pytest.approx(behind)
+    for wrong, why in (
+        ({"shuffle_turn": 2}, "shuffle_turn is 2; expected 1 to 1"),
+        ({"blank_turn": 0}, "blank_turn is 0; expected 1 to 1"),
+        ({"blank_turn": 1, "shuffle_turn": 1}, "got shuffle_turn and blank_turn; expected only"),
+        ({"blank_turn": 1, "team": "reference"}, "got blank_turn and team reference; expected"),
+    ):
+        with pytest.raises(motet.ConfigError, match=why):
+            motet.evaluate(run, show="silent", **wrong)
 
 
 def test_play_is_one_path_to_read(train):
@@ -305,7 +319,14 @@ def local_rows(path: Path, folder: Path) -> list[str]:
     return overrides
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+SHORT = {"quickstart", "relay_tree", "functions", "classeval", "minecraft_tiny", "tldr", "dialogue"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    widely(CONFIGS, keep=[path for path in CONFIGS if path.stem in SHORT]),
+    ids=lambda path: path.stem,
+)
 def test_every_config_that_is_shipped_works(path, tmp_path):
     found = motet.check(path, ["threads=1", *local_rows(path, tmp_path)])
     assert found["steps"] == 2

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2
 import openai
@@ -118,7 +119,10 @@ def test_a_head_that_is_no_http_gets_an_error_of_the_same_form(server):
     assert set(found.json()["error"]) == {"message", "type", "param", "code"}
 
 
-def test_a_server_that_is_killed_and_started_again_answers_every_request_once(config):
+@pytest.mark.wide
+def test_a_server_that_is_killed_and_started_again_answers_every_request_once(config, monkeypatch):
+    forks = SimpleNamespace(Popen=ForkedProcess, PIPE=subprocess.PIPE)
+    monkeypatch.setattr(load, "subprocess", forks)
     row = asyncio.run(load.measure(Path(config), 150, distinct=20))
     assert (row["lost"], row["doubled"], row["wrong"], row["exit_code"]) == (0, 0, 0, 0)
     assert row["different_answers"] > 10

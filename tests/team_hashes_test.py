@@ -7,6 +7,7 @@ import pytest
 
 import motet
 from motet.errors import ConfigError
+from tests.fixtures.wide import widely
 from tests.small_runs import LORA, run_config
 
 FULL = {"p": {"model": "tiny", "train": "full"}, "q": {"model": "tiny"}}
@@ -26,7 +27,7 @@ def reward(run: Path) -> float:
     return float(motet.evaluate(run, show="silent")["reward"])
 
 
-@pytest.mark.parametrize("part", [".", "best"])
+@pytest.mark.parametrize("part", widely([".", "best"], keep=["best"]))
 def test_a_flipped_bit_in_any_file_of_a_team_is_named_and_the_team_is_not_played(
     run: Path, part: str
 ) -> None:

@@ -18,6 +18,7 @@ from motet.assembly.task_setup import open_task_setup
 from motet.core import CreditState, walk
 from motet.trainer.loop import one_step
 from tests.fixtures.model_folders import ARCHITECTURES
+from tests.fixtures.wide import widely
 from tests.small_runs import (
     LORA,
     contents,
@@ -182,11 +183,15 @@ def test_one_step_moves_what_is_trained_and_no_bit_of_anything_else(shape, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("architecture", "template", "how"), [*product(ARCHITECTURES, (False, True), ("full", "lora"))]
+    "kind",
+    widely(
+        product(ARCHITECTURES, (False, True), ("full", "lora")),
+        keep=[("qwen3", True, "lora"), ("llama", True, "full"), ("gpt2", False, "full")],
+    ),
+    ids=str,
 )
-def test_any_model_folder_of_the_hub_goes_all_the_way(
-    architecture, template, how, train, model_folder
-):
+def test_any_model_folder_of_the_hub_goes_all_the_way(kind, train, model_folder):
+    architecture, template, how = kind
     source = model_folder(architecture, template)
     config = run_config(
         game={"chat": ["a"]},

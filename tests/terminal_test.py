@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.fork_server import ForkedProcess
 from tests.small_runs import ROOT, run_config
 
 LINE_OF_A = "\x1b[36ma         \x1b[0m"
@@ -20,7 +21,7 @@ def seen_in_a_terminal(place, *overrides):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "motet", "train", "run.json", *overrides]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
-    with subprocess.Popen(
+    with ForkedProcess(
         command, cwd=place, env=environment, stdout=subprocess.DEVNULL, stderr=theirs
     ) as process:
         os.close(theirs)

@@ -12,6 +12,9 @@ import pytest
 
 from motet.api.memory_estimate import KNOBS
 from motet.cli import main
+from motet.models.tiny import make_tiny
+from motet.settings import TinyModel
+from tests.fixtures.wide import widely
 
 CONFIG = """\
 name: t
@@ -74,6 +77,8 @@ class Broken(Game):
     def step(self, state, replies, seed):
         return replies["middle"]
 '''
+COMMANDS = widely(["check", "train --dry-run", "train"], keep=["check"])
+"""They say the same."""
 LONG = "rollout.samples=[2,1,1] algorithm.group_by=task algorithm.repeat_last_reward=false"
 
 
@@ -150,7 +155,7 @@ def test_an_instance_takes_no_options(motet):
 # --------------------------------------------------------------------------- errors in user code
 
 
-@pytest.mark.parametrize("command", ["check", "train"])
+@pytest.mark.parametrize("command", widely(["check", "train"], keep=["train"]))
 def test_an_exception_in_user_code_ends_with_its_line(motet, command):
     code, _, err = motet(f"{command} run.yaml environment=./game.py:Broken")
     assert code == 1
@@ -173,7 +178,7 @@ def test_the_first_fault_is_said_before_the_end(motet):
     assert err.index("first fault, in episode") < err.index("error: evaluation before")
 
 
-@pytest.mark.parametrize("command", ["check", "train"])
+@pytest.mark.parametrize("command", widely(["check", "train"], keep=["train"]))
 def test_with_traceback_all_of_it_is_shown(motet, command):
     _, _, err = motet(f"{command} run.yaml environment=./game.py:Broken --traceback")
     assert "Traceback (most recent call last)" in err
@@ -234,7 +239,7 @@ def test_files_that_import_each_other_are_named(motet, tmp_path):
 # ------------------------------------------------------------------------------------------- data
 
 
-@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_rows_that_a_file_does_not_have_are_said(motet, tmp_path, command):
     (tmp_path / "rows.jsonl").write_text('{"q": 1}\n{"q": 2}\n{"q": 3}\n')
     line = f"{command} run.yaml {LONG} environment=./game.py:talk data.train.path=rows.jsonl"
@@ -350,14 +355,16 @@ def test_texts_of_models_cannot_draw_on_the_terminal(motet, tmp_path):
 
 
 @pytest.fixture
-def model(motet, tmp_path):
+def model(tmp_path):
     """A folder with a model of 256 tokens of context and no chat template."""
-    assert motet("train run.yaml name=source")[0] == 0
-    shutil.copytree(tmp_path / "runs" / "source" / "models" / "small", tmp_path / "model")
+    shape = TinyModel(
+        hidden_size=16, layers=1, heads=2, kv_heads=1, feed_forward=16, vocabulary=258
+    )
+    make_tiny(tmp_path / "model", ["a b"], shape, seed=0)
     return "models.small.embedded=null models.small.path=model"
 
 
-@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_model_without_a_chat_template_is_said_once_with_the_key_that_sets_one(
     motet, model, tmp_path, command
 ):
@@ -384,7 +391,7 @@ def test_a_file_that_is_no_chat_template_is_refused(motet, model, tmp_path):
     assert (code, "none.jinja cannot be read" in err) == (2, True), err
 
 
-@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_more_new_tokens_than_the_context_are_said_with_the_number_that_fits(motet, model, command):
     code, out, err = motet(f"{command} run.yaml {model} decode.max_new_tokens=300")
     assert code == 0, err
@@ -392,7 +399,7 @@ def test_more_new_tokens_than_the_context_are_said_with_the_number_that_fits(mot
     assert "model small has a context of 256. Set decode.max_new_tokens=2" in out + err
 
 
-@pytest.mark.parametrize("command", ["check", "train --dry-run", "train"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_more_memory_than_the_device_has_is_said_with_what_helps(
     motet, model, monkeypatch, command
 ):

@@ -309,8 +309,18 @@ def flood(server, head, chunk, seconds=30.0):
             b"10000\r\n" + b" " * 65_536 + b"\r\n",
             413,
         ),
-        (b"Content-Type: application/json\r\nContent-Length: 999999999999\r\n", b" " * 65_536, 413),
-        (b"Content-Type: text/plain\r\nContent-Length: 999999999999\r\n", b" " * 65_536, 415),
+        pytest.param(
+            b"Content-Type: application/json\r\nContent-Length: 999999999999\r\n",
+            b" " * 65_536,
+            413,
+            marks=pytest.mark.wide,
+        ),
+        pytest.param(
+            b"Content-Type: text/plain\r\nContent-Length: 999999999999\r\n",
+            b" " * 65_536,
+            415,
+            marks=pytest.mark.wide,
+        ),
         (b"Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n", b"no chunk", 415),
     ],
 )
@@ -326,7 +336,8 @@ def test_who_sends_on_behind_a_no_is_answered_and_let_go_of(verifier_server, hea
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("POST", "/nowhere", 404), ("DELETE", "/predict", 405)]
+    ("method", "path", "status"),
+    [("POST", "/nowhere", 404), pytest.param("DELETE", "/predict", 405, marks=pytest.mark.wide)],
 )
 def test_a_body_that_no_route_reads_is_not_read_to_its_end(verifier_server, method, path, status):
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n".encode()
@@ -415,7 +426,13 @@ def conform(url, folder, examples, chosen=SETTINGS):
     return int(made.replace(",", ""))
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "examples",
+    [
+        pytest.param(20, marks=pytest.mark.wide),
+        pytest.param(2000, marks=[pytest.mark.wide, pytest.mark.slow]),
+    ],
+)
 def test_the_schema_says_what_the_server_does(verifier_folder, tmp_path, examples):
     with serving(verifier_folder, "--key-variable", "SERVER_KEY") as one:
         assert conform(one.url, tmp_path, examples) >= examples

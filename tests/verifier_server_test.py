@@ -15,6 +15,7 @@ from motet.reward_server import VerifierFault
 from motet.verifier.model import Verifier
 from motet.verifier.scorer import LocalScorer
 from tests import fork_server
+from tests.fixtures.wide import widely
 from tests.verifier_serving import CHATS, KEY, REPOSITORY, Served, body, client, figure, serving
 
 
@@ -121,7 +122,7 @@ def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(verifier_fold
 # ------------------------------------------------------------------------------------------ the end
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", widely([signal.SIGTERM, signal.SIGINT], keep=[signal.SIGTERM]))
 def test_a_server_that_is_told_to_end_answers_what_is_open(verifier_folder, known, how):
     with serving(verifier_folder, "--token-budget", "512") as one:
 

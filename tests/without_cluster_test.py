@@ -1,12 +1,12 @@
 """A run without a cluster section knows nothing of Ray; one with it says what it needs."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 from motet.errors import ConfigError
+from tests import fork_server
 from tests.floors_test import imports_of, room_of, sources
 from tests.small_runs import ROOT, run_config
 
@@ -22,7 +22,7 @@ print([name for name in sys.modules if name.split(".")[0] in ("ray", "vllm")
 
 def test_a_run_without_the_section_never_imports_ray_vllm_or_the_cluster_package(tmp_path):
     given = [json.dumps(run_config()), str(tmp_path)]
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-c", SCRIPT, *given], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip().splitlines()[-1] == "[]"

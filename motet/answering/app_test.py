@@ -130,6 +130,25 @@ def test_the_agents_are_models_of_their_own():
     assert [(m.role, m.content) for m in asked[0].prompt] == [("system", "Add."), ("user", "12+39")]
 
 
+def test_an_agent_reads_the_whole_conversation_also_its_own_answers():
+    """As in OpenAI's examples: the client appends the message object that it got."""
+
+    async def work(talk):
+        messages = [*QUESTION]
+        for shown in (False, True, False):
+            more = await talk.ask(model="team/a", messages=messages, seed=1, show_messages=shown)
+            messages += [more.choices[0].message, {"role": "user", "content": "and 1 more?"}]
+        return messages, talk.saying.asked
+
+    messages, asked = run(work)
+    told = [(one.role, one.content) for one in asked[-1].prompt]
+    assert told == [
+        (one["role"], one["content"]) if isinstance(one, dict) else (one.role, one.content)
+        for one in messages[:-2]
+    ]
+    assert [role for role, _ in told] == ["user", "assistant", "user", "assistant", "user"]
+
+
 def test_seed_temperature_and_stop_are_honoured():
     async def work(talk):
         first, again, other = [
@@ -164,6 +183,10 @@ def test_seed_temperature_and_stop_are_honoured():
         (
             {"messages": [{"role": "system", "content": "Hi"}, *QUESTION]},
             400, "unsupported_value", "messages", "one question at a time: got messages of system",
+        ),
+        (
+            {"messages": [*QUESTION, {"role": "assistant", "content": "51"}, *QUESTION]},
+            400, "unsupported_value", "messages", "send only the last one, or ask team/a",
         ),
         (
             {"model": "team/a", "messages": [{"role": "user", "content": "x" * (CONTEXT + 1)}]},

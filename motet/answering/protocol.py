@@ -46,6 +46,10 @@ class WireSettings(Settings):
     model_config = ConfigDict(strict=True)
 
 
+Zero = Annotated[float, Field(ge=0, le=0)]
+Nothing = Annotated[list[Any], Field(max_length=0)]
+
+
 class TextContent(WireSettings):
     """A part of a message. Only text is read."""
 
@@ -59,6 +63,14 @@ class AskedMessage(WireSettings):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextContent]
     name: str | None = None
+    # What clients send back of an answer.
+    agent_messages: list[dict[str, Any]] | None = None
+    """Of an answer of this server. The model does not read it."""
+    refusal: None = None
+    tool_calls: Nothing | None = None
+    function_call: None = None
+    annotations: Nothing | None = None
+    audio: None = None
 
     @property
     def text(self) -> str:
@@ -78,10 +90,6 @@ class PlainText(WireSettings):
     """The only response format."""
 
     type: Literal["text"]
-
-
-Zero = Annotated[float, Field(ge=0, le=0)]
-Nothing = Annotated[list[Any], Field(max_length=0)]
 
 
 class ChatRequest(WireSettings):
@@ -156,7 +164,8 @@ def read_request(body: bytes, names: Sequence[str]) -> ChatRequest:
         raise _unsupported(
             "messages",
             f"the team answers one question at a time: got messages of {roles}; expected one of "
-            f"the user. An agent reads a whole chat: ask {names[1]}",
+            "the user, because the environment makes its game of one text: send only the last "
+            f"one, or ask {names[1]}, which reads a whole chat",
         )
     return asked
 

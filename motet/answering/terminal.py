@@ -58,6 +58,8 @@ def texts_of(lines: Iterator[str]) -> Iterator[str]:
 def typed_lines(prompt: str) -> Iterator[str]:
     """Yield the lines of standard input until Ctrl-D or Ctrl-C. A terminal gets a prompt."""
     asks = prompt if sys.stdin.isatty() else ""
+    if asks:
+        print("Type a question. Ctrl-D ends the conversation.")
     while True:
         try:
             line = input(asks)

@@ -89,10 +89,9 @@ def sample_answers(
                 figures = asdict(counts)
                 if argued:
                     progress.stage("argue", len(chosen))
-                    writer = _player(setup, models, who[0])
                     more = await argue(
-                        setup.environment, chosen, writer, file, settings.seed,
-                        progress=counting(progress),
+                        setup.environment, chosen, _player(setup, models, who[0]), file,
+                        settings.seed, progress=counting(progress),
                     )  # fmt: skip
                     figures["argued"] = asdict(more)
             return figures

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from motet.api.objects import Objects
 from motet.api.selecting import VerifierLike, open_verifier, select
@@ -20,14 +20,28 @@ from motet.blocking import blocking
 from motet.config.schema import RunConfig
 from motet.core import Environment, Episode
 from motet.errors import ConfigError
-from motet.evaluation.evaluate import Evaluation, described, evaluate_reference, intervals, times
+from motet.evaluation.evaluate import (
+    Evaluation,
+    beside_control,
+    described,
+    evaluate_reference,
+    intervals,
+    times,
+)
 from motet.evaluation.evaluate import evaluate as play_all
-from motet.evaluation.message_shuffle import shuffled
+from motet.evaluation.message_shuffle import blanked, shuffled
 from motet.evaluation.pass_at_k import powers_of_two
 from motet.rollout.person import PersonSampler
 from motet.timeouts import run_loop
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
+
+
+class Control(TypedDict):
+    """What agents read in place of messages, and after which turn (from 1)."""
+
+    are: Literal["shuffled", "blank"]
+    turn: int
 
 
 @blocking
@@ -40,6 +54,7 @@ def evaluate(
     samples: int | None = None,
     pass_at: Sequence[int] | None = None,
     shuffle_turn: int | None = None,
+    blank_turn: int | None = None,
     verifier: VerifierLike | None = None,
     best_of: Sequence[int] | None = None,
     show: Show = "auto",
@@ -54,11 +69,11 @@ def evaluate(
         greedy: decode greedily. The default is to sample as in training.
         samples: games per task, instead of `evaluation.samples`.
         pass_at: the k of pass@k. Default: 1 and the powers of two up to `samples`.
-        shuffle_turn: after this turn every agent receives the others' messages from another task.
+        shuffle_turn, blank_turn: after this turn every agent receives the others' messages from
+            another task, or empty ones.
         verifier: the address of a server, a folder, or an object with `score(chats)`. It chooses
             among the answers of k games.
-        best_of: the k for the verifier. Default: the powers of two. As many games are played as the
-            largest k needs.
+        best_of: the k for the verifier, and so the games. Default: the powers of two.
         traceback: show the whole traceback of the first fault of each cause.
         objects: replace what the config names, as in `train`.
 
@@ -66,21 +81,20 @@ def evaluate(
     gold_correlation, terms, turns, tokens, tokens_per_episode, completion_length, truncated,
     duplicates, pass_at, by_turn, interval (95 %) and time. If available, also conventions (of the
     environment), rows_passed_over (dataset rows that gave no task), success_by_turn and influence
-    (of debates), and selection (by a verifier). Everything except time is the same at every call.
-    docs/evaluation.md explains each entry.
+    (of debates), selection (by a verifier), and messages (the figures with real messages). All but
+    time is the same at every call. docs/evaluation.md explains each entry.
     """
     _refuse_best_of(best_of, verifier)
-    one = greedy or team == "reference"
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
-    settings = _settings(target, overrides, samples, ks, objects, one=one)
-    _refuse_shuffle(shuffle_turn, len(settings.rollout.samples))
+    settings = _settings(target, overrides, samples, ks, objects, one=greedy or team == "reference")
+    control = _control(shuffle_turn, blank_turn, team, len(settings.rollout.samples))
     use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         opened = None if verifier is None else run_loop(open_verifier(verifier, setup))
-        evaluation = run_loop(
+        evaluation, real = run_loop(
             _reference(setup)
             if team == "reference"
-            else _play(setup, run_of(target), scratch, greedy, shuffle_turn, show, traceback)
+            else _play(setup, run_of(target), scratch, greedy, control, show, traceback)
         )
         figures = described(evaluation, setup.environment, pass_at)
         if opened is not None:
@@ -88,8 +102,9 @@ def evaluate(
             figures["selection"] = run_loop(select(opened, setup, evaluation.games, chosen, show))
         passed_over = setup.tasks.passed_over
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
-    found = {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
-    return {**figures, **found}
+    if control is not None and real is not None:
+        figures["messages"] = {**control, **beside_control(real, evaluation, settings.seed)}
+    return figures | {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
 
 
 def _settings(
@@ -137,19 +152,29 @@ def _refuse_best_of(best_of: Sequence[int] | None, verifier: VerifierLike | None
         )
 
 
-def _refuse_shuffle(turn: int | None, turns: int) -> None:
-    if turn is None:
-        return
+def _control(
+    shuffle_turn: int | None, blank_turn: int | None, team: str, turns: int
+) -> Control | None:
+    """Return how messages are replaced, and after which turn (from 1). Raises: ConfigError."""
+    turn_of = {"shuffle_turn": shuffle_turn, "blank_turn": blank_turn}
+    given = {name: turn for name, turn in turn_of.items() if turn is not None}
+    if not given:
+        return None
+    together = [*given, "team reference"] if team == "reference" else [*given]
+    if len(together) > 1:
+        raise ConfigError(f"got {' and '.join(together)}; expected only one of them")
+    ((name, turn),) = given.items()
     if turns == 1:
         raise ConfigError(
-            f"shuffle_turn is {turn}, but the game has one turn; expected a game with a later "
-            "turn that reads the messages"
+            f"{name} is {turn}, but the game has one turn; expected a game with a later turn that "
+            "reads the messages"
         )
     if not 1 <= turn < turns:
         raise ConfigError(
-            f"shuffle_turn is {turn}; expected 1 to {turns - 1}, because a later turn must read "
-            "the messages"
+            f"{name} is {turn}; expected 1 to {turns - 1}, because a later turn must read the "
+            "messages"
         )
+    return {"are": "shuffled" if name == "shuffle_turn" else "blank", "turn": turn}
 
 
 async def _play(
@@ -157,11 +182,13 @@ async def _play(
     run: Path | None,
     scratch: Path,
     greedy: bool,
-    shuffle_turn: int | None,
+    control: Control | None,
     show: Show,
     traceback: bool,
-) -> Evaluation:
-    """Play the held-out tasks, and once more with shuffled messages if that is requested."""
+) -> tuple[Evaluation, Evaluation | None]:
+    """Play the held-out tasks. With a control, return the games with replaced messages, and those
+    with real ones.
+    """
     models, config, tasks = await models_of(setup, run, scratch, show), setup.config, setup.tasks
     with Progress(show) as progress:
         counter = Notices(progress.say, traceback).watching(progress.counter)
@@ -180,17 +207,24 @@ async def _play(
                 on_episode=counter("evaluate", len(tasks["eval"])),
             )
 
-        evaluation = await played(setup.environment)
-        if shuffle_turn is None:
-            return evaluation
-        return await played(shuffled(setup.environment, evaluation.episodes, shuffle_turn - 1))
+        real = await played(setup.environment)
+        if control is None:
+            return real, None
+        turn = control["turn"] - 1
+        replaced = (
+            blanked(setup.environment, turn)
+            if control["are"] == "blank"
+            else shuffled(setup.environment, real.episodes, turn)
+        )
+        return await played(replaced), real
 
 
-async def _reference(setup: TaskSetup) -> Evaluation:
+async def _reference(setup: TaskSetup) -> tuple[Evaluation, None]:
     config = setup.config
-    return await evaluate_reference(
+    found = await evaluate_reference(
         setup.environment, setup.tasks["eval"], config.rollout, seed=config.seed
     )
+    return found, None
 
 
 # -------------------------------------------------------------------------------------------- play

@@ -10,6 +10,7 @@ from motet.assembly.models import policy_of
 from motet.config.schema import RunConfig
 from motet.config.targets import run_of_checkpoint
 from motet.errors import ConfigError
+from motet.models.shards import read_shards
 from motet.reading import read_json
 from motet.trainer.checkpoint import Checkpoint, read_checkpoint, step_of
 from motet.trainer.prepare import check_seal
@@ -30,11 +31,6 @@ def trained_folders(
     names = [name for name, policy in config.policies.items() if policy.train != "frozen"]
     if run_of_checkpoint(target) is not None:
         saved = read_checkpoint(target)
-        if saved.shards:
-            raise ConfigError(
-                f"the weights of {target} are divided among processes; expected the run itself, "
-                "whose team is whole at its end"
-            )
         return {name: _written(name, config, saved, bases, scratch / "team") for name in names}
     found = {name: RunFolder(target).team / name for name in names}
     missing = [str(folder) for folder in found.values() if not folder.is_dir()]
@@ -54,15 +50,16 @@ def _written(
     """Write one policy of a checkpoint. Only its own weights and its base are in memory."""
     shared = SharedModels(config, bases)
     policy = policy_of(name, config, shared, bases, {}, train=True)
+    own = {f"weights.{name}.{index}": one for index, one in enumerate(policy.parameters())}
+    tensors = {**saved.tensors, **read_shards(saved.shards, own.get)}
     with torch.no_grad():
-        for index, parameter in enumerate(policy.parameters()):
-            key = f"weights.{name}.{index}"
-            if key not in saved.tensors or saved.tensors[key].shape != parameter.shape:
+        for key, parameter in own.items():
+            if key not in tensors or tensors[key].shape != parameter.shape:
                 raise ConfigError(
                     f"the checkpoint of step {saved.step} has no weights of this shape for policy "
                     f"{name}: expected a checkpoint of the same config"
                 )
-            parameter.copy_(saved.tensors[key])
+            parameter.copy_(tensors[key])
     policy.backbone.sync_from_master()
     policy.save(into / name)
     return into / name

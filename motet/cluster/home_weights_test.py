@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load
-from torch import multiprocessing
 
 from motet.cluster.home_weights import disturb, exported, undisturb
 from motet.models.backbone import Backbone, Policy
 from motet.models.ranks import Ranks, meeting_store
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
+from tests.fork_server import run_ranks
 
 SHAPE = TinyModel(hidden_size=32, layers=1, heads=2, kv_heads=1, feed_forward=32, vocabulary=258)
 
@@ -92,7 +92,7 @@ def _two(rank: int, meet: str, folder: Path, out: Path) -> None:
 def test_two_processes_export_and_disturb_what_one_does(folder: Path, tmp_path: Path) -> None:
     store = meeting_store("127.0.0.1")
     meet = f"127.0.0.1:{store.port}"
-    multiprocessing.spawn(_two, (meet, folder, tmp_path), nprocs=2)
+    run_ranks(_two, meet, folder, tmp_path)
     policy = full(folder, "bfloat16")
     for name in ("start", "noisy"):
         found, expected = load((tmp_path / name).read_bytes()), load(exported(policy).popitem()[1])

@@ -23,6 +23,7 @@ from tests.fixtures.two_turn_toy import (
     observation,
     variance_at_turn_one,
 )
+from tests.fixtures.wide import widely
 
 TOYS = {
     "reward at each turn": Toy(),
@@ -150,7 +151,7 @@ def right_values(toy):
     return later.expand(2, 5)
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", widely([2, 3], keep=[2]))
 def test_one_in_place_of_all_varies_as_many_times_as_much_and_a_critic_takes_most_of_it_away(count):
     right = right_values(TOYS["reward at the end"])
     for name, values in (("mareinforce", None), ("iac", right)):

@@ -9,6 +9,7 @@ from motet.environments.rules import Rule
 from motet.environments.writing import SPLIT, WritingEnvironment
 from motet.errors import ConfigError
 from motet.rewards.writing import BEST, LENGTH, STRUCTURE, VOCABULARY
+from tests.fixtures.wide import widely
 
 POST = {
     "prompt": "SUBREDDIT: r/cats\n\nTITLE: My cat\n\nPOST: He sleeps.\n\nTL;DR:",
@@ -33,7 +34,7 @@ def play(env, row, **texts):
     return asyncio.run(once())
 
 
-@pytest.mark.parametrize("writers", [1, 2])
+@pytest.mark.parametrize("writers", widely([1, 2], keep=[2]))
 @pytest.mark.parametrize(("kind", "row"), [("tldr", POST), ("arxiv", ABSTRACT)])
 def test_it_keeps_the_rules_of_environments(kind, row, writers):
     env = environment(kind=kind, writers=writers)

@@ -4,7 +4,7 @@ evaluate            plays held-out tasks and computes the figures of a team
 playthrough         the single games of an episode, and their means
 pass_at_k           the probability that one of k games succeeds
 influence           who is right at each turn of a debate, and who persuades whom
-message_shuffle     wraps an environment: swaps messages with those of another task
+message_shuffle     wraps an environment: messages of another task, or empty ones
 baselines           what a team is compared with: one agent, protocols, best and majority of n
 baseline_table      the comparison as a table
 protocols           wraps an environment: changes the order in which agents act

@@ -9,7 +9,7 @@ from typing import Any
 
 from motet.core import Environment, Episode, Sampler, Task, Team
 from motet.errors import MotetError
-from motet.evaluation.bootstrap import estimate
+from motet.evaluation.bootstrap import estimate, paired_difference
 from motet.evaluation.influence import influence
 from motet.evaluation.pass_at_k import mean_pass_at_k, powers_of_two
 from motet.evaluation.playthrough import Playthrough, by_turn, playthroughs, rewards, successes
@@ -155,11 +155,34 @@ def conventions(
     }
 
 
+def _by_task(evaluation: Evaluation) -> dict[str, list[float | None]]:
+    return {"success": successes(evaluation.games), "reward": rewards(evaluation.games)}
+
+
 def intervals(evaluation: Evaluation, seed: int) -> dict[str, list[float] | None]:
     """Return the ends of the confidence intervals of success and reward."""
-    values = {"success": successes(evaluation.games), "reward": rewards(evaluation.games)}
-    found = {name: estimate(of_tasks, seed) for name, of_tasks in values.items()}
+    values = _by_task(evaluation).items()
+    found = {name: estimate(of_tasks, seed) for name, of_tasks in values}
     return {name: None if one is None else [one.low, one.high] for name, one in found.items()}
+
+
+def beside_control(real: Evaluation, control: Evaluation, seed: int) -> dict[str, Any]:
+    """Return `real`: success and reward with the messages as they are, and their intervals; and
+    `difference`: by how much they are above those of the control, compared task by task.
+    """
+    summary, other = real.summary, _by_task(control)
+    found = {
+        name: paired_difference(values, other[name], seed)
+        for name, values in _by_task(real).items()
+    }
+    return {
+        "real": {
+            "success": summary.success,
+            "reward": summary.reward,
+            "interval": intervals(real, seed),
+        },
+        "difference": {name: None if one is None else asdict(one) for name, one in found.items()},
+    }
 
 
 def times(evaluation: Evaluation) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """`MessageShuffle`: tests whether messages matter.
 
-After one turn, each agent reads what the other agents said on a different problem. If the success
-rate drops, the team uses its messages. If it does not change, the team ignores them.
+After one turn, each agent reads what the other agents said on a different problem, or empty
+messages. If the success rate drops, the team uses its messages. If it does not change, the team
+ignores them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from motet.errors import ConfigError, EnvironmentFault
 
 TurnReplies: TypeAlias = Mapping[str, Reply]
 """What each agent said in one turn."""
+BLANK = Reply("", "stop")
 
 
 @dataclass(frozen=True)
@@ -58,16 +60,17 @@ class MessageShuffle(Wrapper[ShuffledState]):
     """`environment` in which the replies of `turn` (from 0) are exchanged.
 
     An agent's view of that turn contains its own reply and the other agents' replies from
-    `donors[task.id]`. Later replies are added to every view unchanged. The grade uses the real
-    replies.
+    `donors[task.id]`; if `donors` is None, these are empty. Later replies are added to every view
+    unchanged. The grade uses the real replies.
     """
 
     def __init__(
-        self, environment: Environment[Any], turn: int, donors: Mapping[str, TurnReplies]
+        self, environment: Environment[Any], turn: int, donors: Mapping[str, TurnReplies] | None
     ) -> None:
+        self._how = "shuffled" if donors is not None else "blank"
         if not environment.branches:
             raise ConfigError(
-                "shuffled messages step several times from one state, but "
+                f"{self._how} messages step several times from one state, but "
                 f"{type(environment).__name__} has branches = False; expected branches = True"
             )
         super().__init__(environment)
@@ -76,7 +79,7 @@ class MessageShuffle(Wrapper[ShuffledState]):
 
     async def start(self, task: Task, seed: int) -> ShuffledState:
         """Raises: EnvironmentFault if the task has no donors."""
-        if task.id not in self.donors:
+        if self.donors is not None and task.id not in self.donors:
             raise EnvironmentFault(
                 f"got no recorded replies for task {task.id}; expected them for every task that "
                 "is played"
@@ -106,27 +109,33 @@ class MessageShuffle(Wrapper[ShuffledState]):
         view = state.inner if state.views is None else state.views[agent]
         received = dict(replies)
         if state.turn == self.turn:
-            donor = self.donors[state.task]
-            missing = [name for name in replies if name != agent and name not in donor]
-            if missing:
-                raise EnvironmentFault(
-                    f"the recorded replies for task {state.task} have none of "
-                    f"{', '.join(missing)} at turn {self.turn}"
-                )
-            received |= {name: donor[name] for name in replies if name != agent}
+            received |= self._instead(state.task, [name for name in replies if name != agent])
         transition = await self.environment.step(view, received, seed)
         if transition.done:
             raise EnvironmentFault(
-                f"with shuffled messages the episode of {agent} ends, with the real messages it "
+                f"with {self._how} messages the episode of {agent} ends, with the real messages it "
                 "continues; expected an end that does not depend on messages"
             )
         return transition.state
+
+    def _instead(self, task: str, agents: Sequence[str]) -> dict[str, Reply]:
+        """Return what is read in place of the messages of `agents`."""
+        if self.donors is None:
+            return dict.fromkeys(agents, BLANK)
+        donor = self.donors[task]
+        missing = [name for name in agents if name not in donor]
+        if missing:
+            raise EnvironmentFault(
+                f"the recorded replies for task {task} have none of {', '.join(missing)} at turn "
+                f"{self.turn}"
+            )
+        return {name: donor[name] for name in agents}
 
     def _as_seen_by(self, agent: str, view: Any) -> Prompt:
         prompts = self.environment.observe(view)
         if agent not in prompts:
             raise EnvironmentFault(
-                f"with shuffled messages {agent} does not act, with the real messages it does; "
+                f"with {self._how} messages {agent} does not act, with the real messages it does; "
                 "expected turns that do not depend on messages"
             )
         return prompts[agent]
@@ -142,3 +151,8 @@ def shuffled(
         if episode.root is not None
     }
     return MessageShuffle(environment, turn, shifted(said))
+
+
+def blanked(environment: Environment[Any], turn: int) -> MessageShuffle:
+    """Return `environment` in which agents read empty replies of `turn` (from 0), but their own."""
+    return MessageShuffle(environment, turn, None)

@@ -6,7 +6,7 @@ from motet.core import Environment, Episode, Reply, Task
 from motet.environments.check import check_environment
 from motet.environments.relay import Relay
 from motet.errors import ConfigError, EnvironmentFault
-from motet.evaluation.message_shuffle import MessageShuffle, shifted, shuffled
+from motet.evaluation.message_shuffle import MessageShuffle, blanked, shifted, shuffled
 from tests.fixtures.finished_games import BROKEN, outcome, round_
 
 TASK = Task("12-34", {"a": "12", "b": "34"})
@@ -73,6 +73,19 @@ def test_what_was_heard_stays_heard_and_what_was_said_is_graded():
     )
     assert prompts[1] == {"a": "say:189", "b": "say:729", "c": "say:783"}
     assert prompts[2] == {"a": "say:189|456", "b": "say:729|456", "c": "say:783|456"}
+    assert last.terms["success"] == 1.0
+
+
+def test_a_blank_message_is_read_in_place_of_each_partner_and_the_real_one_is_graded():
+    prompts, last = asyncio.run(
+        prompts_and_end(blanked(relay(), 0), TASK, {"a": "x", "b": "y"}, {"a": "1234", "b": "1234"})
+    )
+    assert prompts == [{"a": "A12:", "b": "B34:"}, {"a": "A12:x/=", "b": "B34:y/="}]
+    assert last.terms["success"] == 1.0
+    turns = [dict(zip("abc", texts, strict=True)) for texts in ("123", "456", "789")]
+    prompts, last = asyncio.run(prompts_and_end(blanked(Talk(), 1), Task("t", {}), *turns))
+    assert prompts[1] == dict.fromkeys("abc", "say:123")
+    assert prompts[2] == {"a": "say:123|4", "b": "say:123|5", "c": "say:123|6"}
     assert last.terms["success"] == 1.0
 
 
@@ -163,7 +176,8 @@ def test_an_environment_that_cannot_branch_is_refused():
 
 
 def test_a_shuffled_environment_keeps_every_rule():
-    assert "success" in str(check_environment(MessageShuffle(relay(), 0, DONORS), [TASK]))
+    for environment in (MessageShuffle(relay(), 0, DONORS), blanked(relay(), 0)):
+        assert "success" in str(check_environment(environment, [TASK]))
 
 
 def test_the_donors_are_the_first_games_of_the_episodes_that_were_played():

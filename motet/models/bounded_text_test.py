@@ -23,6 +23,7 @@ from motet.models.bounded_text import TextLimit, chat_text, matching, token_ids
 from motet.models.loading import load_tokenizer
 from motet.models.prompts import encode
 from tests.fixtures.model_folders import TEMPLATE, make_model_folder, make_tokenizer
+from tests.fixtures.wide import widely
 
 ROWS = [
     {"role": "system", "content": "Be kind.\n"},
@@ -103,7 +104,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize("bomb", widely(BOMBS, keep=["loops", "a long text", "only at one text"]))
 def test_a_template_that_would_not_end_or_fills_the_memory_ends_at_its_limits(
     tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch, bomb: str
 ) -> None:

@@ -13,6 +13,7 @@ from motet.models.backbone import Backbone
 from motet.settings import Lora
 from tests.fixtures.adapters import move_away
 from tests.fixtures.model_folders import ARCHITECTURES, Architecture, make_model_folder
+from tests.fixtures.wide import widely
 
 DEVICES = [
     "cpu",
@@ -33,7 +34,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return folder
 
 
-@pytest.fixture(params=ARCHITECTURES)
+@pytest.fixture(params=widely(ARCHITECTURES, keep=["qwen3", "gpt2"]))
 def architecture(request: pytest.FixtureRequest) -> Architecture:
     return request.param
 

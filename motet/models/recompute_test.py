@@ -20,6 +20,7 @@ from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
 from tests.fixtures.adapters import move_away
 from tests.fixtures.model_folders import Architecture
+from tests.fixtures.wide import widely
 
 FolderOf = Callable[..., Path]
 Reads = Callable[[Policy], Policy]
@@ -99,7 +100,7 @@ def learnt(policy: Policy) -> tuple[torch.Tensor, torch.Tensor]:
     return values_BL.detach(), flat / flat.norm()
 
 
-@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("lora", widely([False, True], keep=[True]))
 def test_log_probabilities_entropies_and_gradients_are_those_without(
     folder_of: FolderOf, architecture: Architecture, reads: Reads, lora: bool
 ) -> None:

@@ -22,6 +22,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from motet.errors import ConfigError
 from motet.models.ranks import Ranks
 from motet.models.recompute import blocks_of
 
@@ -159,15 +160,18 @@ def read_shards(folders: Sequence[Path], like: Callable[[str], Tensor | None]) -
     """Read what `write_shards` wrote, on any number of processes.
 
     `like` returns a tensor of this process for a name in the files: what is read has its shape and
-    its shards. If it returns None, the tensor is not read. Raises: OSError.
+    its shards. If it returns None, the tensor is not read.
+
+    Raises: ConfigError if a tensor has another shape; OSError.
     """
     found: dict[str, Tensor] = {}
     for folder in folders:
         reader = HuggingFaceStorageReader(str(folder))
         wanted = {}
-        for name in reader.read_metadata().state_dict_metadata:
+        for name, stored in reader.read_metadata().state_dict_metadata.items():
             kind = like(name)
             if kind is not None:
+                _refuse_shape(name, stored, kind, folder)
                 place = kind.device if is_shard(kind) else "cpu"
                 wanted[name] = torch.empty_like(kind, device=place)
         try:
@@ -179,6 +183,14 @@ def read_shards(folders: Sequence[Path], like: Callable[[str], Tensor | None]) -
             raise _first(error) from error
         found |= wanted
     return found
+
+
+def _refuse_shape(name: str, stored: Any, kind: Tensor, folder: Path) -> None:
+    if stored.size != kind.shape:
+        raise ConfigError(
+            f"{folder} has no weights of this shape for {name}: got {[*stored.size]}, expected "
+            f"{[*kind.shape]}, as in a checkpoint of the same config"
+        )
 
 
 def _first(error: CheckpointException) -> OSError:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import multiprocessing
 
 from motet.batch import Batch, pack, pack_values, policy_objective, value_objective
 from motet.batch.dealing import deal, deal_values, weightless
@@ -29,6 +28,7 @@ from motet.models.ranks import Ranks, meeting_store
 from motet.models.shards import gathered, is_shard, read_shards, whole, write_shards
 from motet.settings import Algorithm, Optimizer
 from tests.fixtures.model_folders import make_model_folder
+from tests.fork_server import run_ranks
 
 STEPS = 3
 SETTINGS = Optimizer(learning_rate=1e-2, schedule="constant", clip_norm=0.5)
@@ -214,7 +214,7 @@ def found(tmp_path_factory):
     folders = {kind: made.get(kind, made["qwen3"]) for kind in KINDS}
     store = meeting_store("127.0.0.1")
     meet = f"127.0.0.1:{store.port}"
-    multiprocessing.spawn(work, (meet, folders, out), nprocs=2)
+    run_ranks(work, meet, folders, out)
     return out
 
 

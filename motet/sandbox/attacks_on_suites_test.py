@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from motet.sandbox import Level, Limits, Sandbox, Suite, Verdict
-from motet.sandbox.attacks_test import PROTECTIONS
+from motet.sandbox.attacks_test import EVERY_PROTECTION, PROTECTIONS
 from tests.fixtures.attacks_on_suites import (
     _SETUP,
     HONEST,
@@ -46,12 +46,12 @@ def made(protection: str, packages: tuple[str, ...] = ()) -> Iterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture(scope="module", params=PROTECTIONS)
+@pytest.fixture(scope="module", params=EVERY_PROTECTION)
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     yield from made(request.param)
 
 
-@pytest.fixture(scope="module", params=PROTECTIONS)
+@pytest.fixture(scope="module", params=EVERY_PROTECTION)
 def numpy_sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     pytest.importorskip("numpy")
     yield from made(request.param, ("numpy",))

@@ -12,6 +12,7 @@ import pytest
 
 from motet.sandbox import Level, Sandbox, Suite
 from motet.sandbox.needs import needs_files, needs_object
+from tests.fixtures.wide import widely
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux can keep a program in a folder"
@@ -719,7 +720,9 @@ for place, (begin, end) in PLACES.items():
     )
 
 
-@pytest.fixture(scope="module", params=[Level.NAMESPACES, Level.LANDLOCK])
+@pytest.fixture(
+    scope="module", params=widely([Level.NAMESPACES, Level.LANDLOCK], keep=[Level.NAMESPACES])
+)
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     with Sandbox(workers=1, maximum=request.param, minimum=Level.LIMITS) as made:
         if made.level < request.param:

@@ -16,6 +16,7 @@ import pytest
 
 from motet.errors import ConfigError
 from motet.sandbox import Level, Sandbox, Suite, scratch, worker
+from tests.fixtures.wide import widely
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux can keep a program in a folder"
@@ -112,7 +113,7 @@ class Booth:
         return self.run(["import os\ndef main(): return os.getcwd()"]) == [["/"]]
 
 
-@pytest.fixture(params=PROTECTIONS)
+@pytest.fixture(params=widely(PROTECTIONS, keep=["strongest"]))
 def booth(request: pytest.FixtureRequest) -> Booth:
     layers, user = PROTECTIONS[request.param]
     if user is not None and os.getuid() != 0:

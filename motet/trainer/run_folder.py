@@ -1,7 +1,7 @@
 """The folder of a run: the paths of its files, who may start there, and how files are written.
 
 runs/NAME/  config.yaml  metrics.jsonl  warmup.jsonl  summary.json  curve.png
-            episodes/  checkpoints/  models/  team/  best/  tensorboard/
+            episodes/  checkpoints/  models/  team/  best/  evaluations/  tensorboard/
             before.png and after.png, if the environment draws
 """
 
@@ -71,6 +71,11 @@ class RunFolder:
     def best(self) -> Path:
         """A run folder with the team at which train.keep_best was highest, and best.json."""
         return self.path / "best"
+
+    @property
+    def evaluations(self) -> Path:
+        """What `motet evaluate` and `motet crossplay` found, as JSON. Training never reads it."""
+        return self.path / "evaluations"
 
     @property
     def tensorboard(self) -> Path:

@@ -165,7 +165,8 @@ class Pages:
         return self._clean(run, {"run": name, "task": task, "games": found})
 
     def team(self, name: str) -> dict[str, Any]:
-        """Who persuades whom, conventions, and cross-play, as evaluations have recorded them."""
+        """Controls, who persuades whom, conventions, baselines and cross-play, as evaluations have
+        recorded them."""
         run = self._run(name)
         return self._clean(run, team_figures(run.path, run.summary))
 
@@ -218,7 +219,7 @@ class Pages:
             "seed": config.get("seed"),
             "games": indexed.games,
             "indexing": self._indexing.get(run.name),
-            "stamp": f"{run.curves.stamp}-{indexed.bytes_read}-{bool(summary)}",
+            "stamp": f"{run.curves.stamp}-{indexed.bytes_read}-{bool(summary)}-{run.evaluated_ns}",
             "heldout": {
                 when: figures.get("success") if isinstance(figures, Mapping) else None
                 for when, figures in held.items()

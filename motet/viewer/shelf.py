@@ -52,6 +52,12 @@ class ShelfRun:
             return {}
 
     @property
+    def evaluated_ns(self) -> int:
+        """When the last evaluation was kept. 0: never."""
+        kept = self.folder.evaluations
+        return kept.stat().st_mtime_ns if kept.is_dir() else 0
+
+    @property
     def secrets(self) -> Sequence[str]:
         return secrets_of_machine(self.config)
 

@@ -1,4 +1,4 @@
-"""What the evaluations of a run say about its team: influence, conventions, cross-play."""
+"""What the evaluations of a run say of its team: controls, influence, conventions, cross-play."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,52 +6,91 @@ from typing import Any
 
 from motet.errors import ConfigError
 from motet.reading import read_json
+from motet.trainer.run_folder import RunFolder
 
-SAVED = "evaluations"
-"""Folder in a run for the output of `motet evaluate --json` and `motet crossplay --json`."""
-_FIGURES = ("episodes", "samples", "success", "reward", "faults", "interval")
-_MOST_FILES = 50
+_FIGURES = ("episodes", "samples", "success", "reward", "faults", "interval", "influence")
+_MOST_FILES = 200
 
 
 def team_figures(run: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `evaluations` (before and after training, then saved ones), `crossplays`, and the
-    `unreadable` files. Nothing is played."""
+    """Return `evaluations` (before and after training, then those of RUN/evaluations), `baselines`,
+    `crossplays`, and the `unreadable` files. Nothing is played.
+
+    The files are what `motet evaluate` and `motet crossplay` keep there, or print with --json.
+    """
     heldout = summary.get("heldout")
-    titles = {"before": "before training", "after": "after training"}
-    found = [
-        _evaluation(titles.get(str(when), str(when)), figures)
-        for when, figures in (heldout.items() if isinstance(heldout, Mapping) else ())
-        if isinstance(figures, Mapping)
-    ]
-    crossplays, unreadable = [], []
-    for path in sorted((run / SAVED).glob("*.json"))[:_MOST_FILES]:
+    known = {"before": ("before training", 0), "after": ("after training", summary.get("steps"))}
+    found: dict[str, list[Any]] = {"evaluations": [], "baselines": [], "crossplays": []}
+    for when, figures in heldout.items() if isinstance(heldout, Mapping) else ():
+        if isinstance(figures, Mapping):
+            title, step = known.get(str(when), (str(when), None))
+            start = {"title": title, "step": step, "options": list[str]()}
+            found["evaluations"].append(_evaluation(figures, start))
+    unreadable = []
+    for path in sorted(RunFolder(run).evaluations.glob("*.json"))[:_MOST_FILES]:
         try:
             saved = read_json(path)
         except (ConfigError, OSError) as error:
             unreadable.append(str(error).replace(str(run), run.name))
             continue
-        if isinstance(saved, Mapping) and _is_crossplay(saved):
-            crossplays.append({"title": path.stem, **saved})
+        about = _about(path, saved)
+        if _is_crossplay(saved):
+            found["crossplays"].append({**saved, **about})
+        elif _is_baselines(saved):
+            found["baselines"].append({**saved, **about})
         elif isinstance(saved, Mapping) and isinstance(saved.get("reward"), float | None):
-            found.append(_evaluation(path.stem, saved))
+            found["evaluations"].append(_evaluation(saved, about))
         else:
             unreadable.append(
                 f"{path.name} is neither the output of motet evaluate --json nor of motet "
                 "crossplay --json"
             )
-    return {"evaluations": found, "crossplays": crossplays, "unreadable": unreadable}
+    return {**found, "unreadable": unreadable}
 
 
-def _evaluation(title: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+def _about(path: Path, saved: Any) -> dict[str, Any]:
+    """Return title, step and options of a file: those that were kept with it, or its name."""
+    said = saved.get("about") if isinstance(saved, Mapping) else None
+    if not isinstance(said, Mapping):
+        return {"title": path.stem, "step": None, "options": []}
+    title = str(said.get("kind")).replace("-turn-", " after turn ")
+    best = " (best team)" if said.get("team") == "best" else ""
+    step, options = said.get("step"), said.get("options")
     return {
-        "title": title,
-        **{name: figures.get(name) for name in _FIGURES},
-        "influence": figures.get("influence"),
-        "conventions": figures.get("conventions") or {},
+        "title": title + best,
+        "step": step if isinstance(step, int) else None,
+        "options": [str(one) for one in options] if isinstance(options, list) else [],
     }
 
 
-def _is_crossplay(saved: Mapping[str, Any]) -> bool:
+def _evaluation(figures: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    messages = figures.get("messages")
+    return {
+        **about,
+        **{name: figures.get(name) for name in _FIGURES},
+        "conventions": figures.get("conventions") or {},
+        "messages": messages if _is_control(messages) else None,
+    }
+
+
+def _is_control(messages: Any) -> bool:
+    return isinstance(messages, Mapping) and all(
+        isinstance(messages.get(name), Mapping) for name in ("real", "difference")
+    )
+
+
+def _is_baselines(saved: Any) -> bool:
+    rows = saved.get("rows") if isinstance(saved, Mapping) else None
+    return (
+        isinstance(rows, list)
+        and bool(rows)
+        and all(isinstance(row, Mapping) and "protocol" in row for row in rows)
+    )
+
+
+def _is_crossplay(saved: Any) -> bool:
+    if not isinstance(saved, Mapping):
+        return False
     runs, success = saved.get("runs"), saved.get("success")
     return (
         isinstance(runs, list)

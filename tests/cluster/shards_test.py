@@ -5,8 +5,10 @@ import shutil
 import signal
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
+import motet
 from motet.cluster.models import ClusterModels
 from motet.errors import ProcessLost
 from tests.cluster.conftest import homes_of
@@ -53,6 +55,9 @@ def test_a_run_continues_on_another_number_of_processes(train):
         "state.json",
         "tensors.safetensors",
     ]
+    motet.export(begun[2] / "run" / "checkpoints" / "step-000002", runs / "export")
+    exported = load_file(runs / "export" / "policies" / "p" / "model.safetensors")
+    assert all(torch.equal(exported[name], one) for name, one in team(begun[2] / "run").items())
     moved = apart(begun[1] / "run", whole)
     assert moved > 1e-4
     for before, cluster in ((2, None), (1, TWO), (2, TWO)):

@@ -12,6 +12,7 @@ import motet
 from motet.errors import OutOfMemory
 from motet.models import learner, memory, sampler
 from tests.faults.boundary_games import seconds, small
+from tests.fixtures.wide import widely
 from tests.small_runs import contents, rows, weights
 
 pytestmark = pytest.mark.filterwarnings(
@@ -45,7 +46,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("what", PLACES)
+@pytest.mark.parametrize("what", widely(PLACES, keep=["learning"]))
 def test_too_little_memory_names_the_knobs_and_the_sizes_and_the_run_goes_on(
     train, tell, tmp_path, monkeypatch, what
 ):

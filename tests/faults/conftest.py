@@ -1,11 +1,22 @@
 """Print a table of the faults and their results when the tests are over."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from motet.api import partial
+from motet.trainer.plot import learning_curve
+
 _TABLE = "table of faults"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_runs() -> Iterator[None]:
+    """Draw the curves here: a full disk or memory may meet them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partial, "learning_curve", learning_curve)
+        yield
 
 
 @pytest.fixture

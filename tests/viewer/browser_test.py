@@ -6,11 +6,21 @@ from urllib.parse import urlencode
 
 import pytest
 
+from motet.api.keeping import Keeper
 from motet.viewer.export import export_viewer
 from motet.viewer.pages import Pages
 from motet.viewer.queries import GameFilter
 from motet.viewer.shelf import find_runs
-from tests.fixtures.recorded_runs import HOSTILE, game, make_hostile_run, make_run, write_games
+from tests.fixtures.recorded_runs import (
+    BASELINES,
+    HOSTILE,
+    evaluated,
+    game,
+    make_hostile_run,
+    make_run,
+    write_games,
+)  # fmt: skip
+from tests.fixtures.wide import widely
 from tests.viewer.conftest import Seen, Served
 
 Look = Callable[..., Seen]
@@ -24,8 +34,8 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", widely([False, True], keep=[False]))
+@pytest.mark.parametrize("width", widely([1280, 390], keep=[1280]))
 def test_every_view_opens_without_an_error(
     served: Served, look: Look, width: int, dark: bool
 ) -> None:
@@ -54,6 +64,7 @@ def test_curves_have_their_values_and_marks(served: Served, look: Look) -> None:
     seen.check()
 
 
+@pytest.mark.wide
 def test_runs_are_chosen_over_each_other(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/overview?run=plain")
@@ -68,9 +79,9 @@ def test_runs_are_chosen_over_each_other(served: Served, look: Look) -> None:
     ("label", "value", "count"),
     [
         ("Success", "solved", 43),
-        ("Faults", "reward/Timeout", 1),
-        ("Cut off", "with a cut answer", 30),
-        ("Games", "held out (4)", 4),
+        pytest.param("Faults", "reward/Timeout", 1, marks=pytest.mark.wide),
+        pytest.param("Cut off", "with a cut answer", 30, marks=pytest.mark.wide),
+        pytest.param("Games", "held out (4)", 4, marks=pytest.mark.wide),
     ],
 )
 def test_a_filter_filters(served: Served, look: Look, label: str, value: str, count: int) -> None:
@@ -83,6 +94,7 @@ def test_a_filter_filters(served: Served, look: Look, label: str, value: str, co
     seen.check()
 
 
+@pytest.mark.wide
 def test_text_steps_and_rewards_filter_together_and_pages_turn(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/games?run=plain")
@@ -143,6 +155,7 @@ def test_a_game_is_walked_by_keyboard(served: Served, look: Look) -> None:
     seen.check()
 
 
+@pytest.mark.wide
 def test_faults_and_cut_answers_are_shown(served: Served, look: Look) -> None:
     seen = look()
     with_fault = served.pages.games("plain", GameFilter(fault="any"))["games"][0]["id"]
@@ -154,6 +167,7 @@ def test_faults_and_cut_answers_are_shown(served: Served, look: Look) -> None:
     seen.check()
 
 
+@pytest.mark.wide
 def test_one_task_of_two_runs_stands_side_by_side(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/task?run=plain&task=sum 1")
@@ -166,6 +180,7 @@ def test_one_task_of_two_runs_stands_side_by_side(served: Served, look: Look) ->
     seen.check()
 
 
+@pytest.mark.wide
 def test_the_theme_is_kept(served: Served, look: Look) -> None:
     seen = look()
     seen.go(f"{served.address}/#/overview")
@@ -178,14 +193,15 @@ def test_the_theme_is_kept(served: Served, look: Look) -> None:
     seen.check()
 
 
-def test_hostile_texts_are_shown_and_do_nothing(served: Served, look: Look) -> None:
+@pytest.mark.parametrize("games", widely([3, 50], keep=[3]))
+def test_hostile_texts_are_shown_and_do_nothing(served: Served, look: Look, games: int) -> None:
     seen = look()
     for view in ("overview?run=hostile", "overview?run=hostile&run=plain", "team?run=hostile",
                  "games?run=hostile", "games?run=hostile&fault=any"):  # fmt: skip
         seen.go(f"{served.address}/#/{view}")
         seen.page.wait_for_load_state("networkidle")
         seen.check()
-    for one in served.pages.games("hostile", GameFilter(first_step=9))["games"]:
+    for one in served.pages.games("hostile", GameFilter(first_step=9))["games"][:games]:
         seen.go(f"{served.address}/#/game?run=hostile&id={one['id']}")
         for key in ("s", "a", "p", "s"):
             seen.page.keyboard.press(key)
@@ -199,6 +215,7 @@ def test_hostile_texts_are_shown_and_do_nothing(served: Served, look: Look) -> N
     assert name in seen.text, "an agent's name is text"
 
 
+@pytest.mark.wide
 def test_control_characters_are_written_out(served: Served, look: Look) -> None:
     seen = look()
     for name, shown in {"ansi": r"\x1b[31mred\x1b[2J", "rtl": r"abc\u202edetrevni\u2066\u200f",
@@ -212,6 +229,7 @@ def test_control_characters_are_written_out(served: Served, look: Look) -> None:
         seen.check()
 
 
+@pytest.mark.wide
 def test_a_long_line_is_shown_in_part_until_asked(served: Served, look: Look) -> None:
     seen = look()
     games = served.pages.games("hostile", GameFilter(first_step=9, count=50))["games"]
@@ -225,6 +243,7 @@ def test_a_long_line_is_shown_in_part_until_asked(served: Served, look: Look) ->
     seen.check()
 
 
+@pytest.mark.wide
 def test_a_wrong_address_says_what_is_wrong(served: Served, look: Look) -> None:
     seen = look()
     for view, said in {
@@ -251,7 +270,46 @@ def test_a_run_that_trains_is_followed(tmp_path: Path, look: Look) -> None:
     seen.check()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_evaluations_appear_when_they_are_kept(
+    tmp_path: Path, look: Look, width: int, dark: bool
+) -> None:
+    run = make_run(tmp_path)
+    own = Served(tmp_path)
+    seen = look(width=width, dark=dark)
+    seen.go(f"{own.address}/#/team?run=plain")
+    seen.page.get_by_text("motet evaluate runs/plain --blank-turn 1").wait_for(state="attached")
+    assert seen.page.locator("#controls").count() == 0
+    keeper = Keeper([run])
+    hostile = HOSTILE["script"] + HOSTILE["rtl"]
+    keeper.keep("shuffled-turn-1", [], evaluated(0.4, "shuffled"))
+    keeper.keep("blank-turn-1", [], evaluated(0.2, "blank"))
+    keeper.keep("evaluation", ["--samples 4"], evaluated(0.9))
+    keeper.keep("evaluation", [hostile], evaluated(0.9))
+    keeper.keep("baselines", [], BASELINES)
+    cross = {"runs": ["runs/plain", "runs/other"], "agents": ["x", "y"]}
+    keeper.keep("crossplay", ["plain"], {**cross, "success": [[1.0, 0.25], [0.5, 0.75]]})
+    rows = seen.page.locator("#controls tbody tr")
+    rows.nth(2).wait_for()
+    said = [row.split("\n")[0].split("\t")[0].strip() for row in rows.all_inner_texts()]
+    assert said == ["as they are", "blank after turn 1", "shuffled after turn 1"]
+    first, blank, _ = rows.all_inner_texts()
+    assert "90 %" in first
+    assert "80 % to 100 %" in first
+    assert "step 4" in first
+    assert "20 %" in blank
+    assert "70" in blank
+    evaluations = seen.page.locator("#evaluations tbody tr")
+    assert evaluations.count() == 4
+    assert "--samples 4" in evaluations.nth(3).inner_text() + evaluations.nth(2).inner_text()
+    assert r"\u202e" in seen.text
+    assert "untrained team" in seen.page.locator(".baselines").inner_text()
+    seen.page.get_by_text("Cross-play: plain, other").wait_for()
+    assert "25 %" in seen.text
+    seen.check()
+
+
+@pytest.mark.parametrize("width", widely([1280, 390], keep=[1280]))
 def test_an_export_opens_from_disk(tmp_path: Path, look: Look, width: int) -> None:
     make_run(tmp_path / "runs")
     make_hostile_run(tmp_path / "runs")

@@ -16,8 +16,9 @@ from tests.fixtures.recorded_runs import make_hostile_run, make_run
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """A browser. While it is open, no other test of this process can run an event loop."""
     if CHROMIUM is None:
         pytest.skip("no Chromium here: apt-get install chromium")
     sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")

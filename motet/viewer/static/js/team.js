@@ -1,5 +1,5 @@
 "use strict";
-/* What evaluations recorded about the team: who persuades whom, conventions, cross-play. */
+/* What evaluations recorded about the team: controls, who persuades whom, baselines, cross-play. */
 (function (M) {
   const { h } = M;
 
@@ -12,18 +12,49 @@
     return h("span", { class: "bar", "aria-hidden": "true" }, inside);
   }
 
+  const span = (low, high) => h("div", { class: "small dim" }, `${M.percent(low)} to ${M.percent(high)}`);
+  const share = (value, ends) => h("td", { class: "num" }, M.percent(value), ends && span(ends[0], ends[1]));
+  const barred = (value) => h("td", { class: "barred" }, value !== null && value !== undefined && bar(value));
+  const options = (one) => one.options.length > 0 && h("div", { class: "small dim" }, one.options.join(" "));
+
   function evaluationTable(found) {
     return panel("Held-out evaluations", "success with its 95 % interval where one was measured",
       h("div", { class: "scroll" }, h("table", { id: "evaluations" },
-        h("thead", {}, h("tr", {}, h("th", {}, "Evaluation"), h("th", { class: "num" }, "Success"), h("th", { class: "barred" }, ""),
+        h("thead", {}, h("tr", {}, h("th", {}, "Evaluation"), h("th", { class: "num" }, "Step"), h("th", { class: "num" }, "Success"), h("th", { class: "barred" }, ""),
           h("th", { class: "num" }, "Reward"), h("th", { class: "num" }, "Tasks"), h("th", { class: "num" }, "Faults"))),
-        h("tbody", {}, found.map((one) => {
-          const ends = one.interval && one.interval.success;
-          return h("tr", {}, h("td", {}, one.title),
-            h("td", { class: "num" }, M.percent(one.success), ends && h("div", { class: "small dim" }, `${M.percent(ends[0])} to ${M.percent(ends[1])}`)),
-            h("td", { class: "barred" }, one.success !== null && bar(one.success)), h("td", { class: "num" }, M.fixed(one.reward)),
-            h("td", { class: "num" }, M.number(one.episodes)), h("td", { class: "num" }, M.number(one.faults)));
-        })))));
+        h("tbody", {}, found.map((one) => h("tr", {}, h("td", {}, one.title, options(one)), h("td", { class: "num" }, M.number(one.step)),
+          share(one.success, one.interval && one.interval.success), barred(one.success), h("td", { class: "num" }, M.fixed(one.reward)),
+          h("td", { class: "num" }, M.number(one.episodes)), h("td", { class: "num" }, M.number(one.faults))))))));
+  }
+
+  const points = (value) => value === null || value === undefined ? "–" : (100 * value).toFixed(0).replace("-", "−");
+
+  /* The rows of a control follow the row of the same games with their real messages. */
+  function controls(found) {
+    const games = new Map();
+    for (const one of found) {
+      const key = JSON.stringify([one.step, one.options, one.messages.real]);
+      games.set(key, [...(games.get(key) || []), one]);
+    }
+    const row = (title, more, figures, difference) => h("tr", {}, h("td", {}, title, more), share(figures.success, figures.interval && figures.interval.success),
+      barred(figures.success), h("td", { class: "num" }, difference ? points(difference.mean) : "", difference && h("div", { class: "small dim" }, `${points(difference.low)} to ${points(difference.high)}`)),
+      h("td", { class: "num" }, M.fixed(figures.reward)));
+    return panel("Do the messages matter?", "success with the real messages, and with others in their place; 95 % intervals",
+      h("div", { class: "scroll" }, h("table", { id: "controls" },
+        h("thead", {}, h("tr", {}, h("th", {}, "Messages"), h("th", { class: "num" }, "Success"), h("th", { class: "barred" }, ""),
+          h("th", { class: "num" }, "Lost (points)"), h("th", { class: "num" }, "Reward"))),
+        h("tbody", {}, [...games.values()].map((group) => [
+          row("as they are", [h("div", { class: "small dim" }, group[0].step !== null && `step ${M.number(group[0].step)}`), options(group[0])], group[0].messages.real, null),
+          group.map((one) => row(one.title, null, one, one.messages.difference.success))])))));
+  }
+
+  function baselines(one) {
+    const estimate = (found) => share(found && found.mean, found && [found.low, found.high]);
+    return panel("Compared with baselines", [`${M.number(one.tasks)} held-out tasks`, ...one.options].join(" · "),
+      h("div", { class: "scroll" }, h("table", { class: "baselines" },
+        h("thead", {}, h("tr", {}, ["Protocol", "Success", "", "Reward", "n", "Tokens"].map((name, at) => h("th", { class: name ? (at ? "num" : null) : "barred" }, name)))),
+        h("tbody", {}, one.rows.map((row) => h("tr", {}, h("td", {}, row.protocol), estimate(row.success), barred(row.success && row.success.mean),
+          h("td", { class: "num" }, M.fixed(row.reward && row.reward.mean)), h("td", { class: "num" }, M.number(row.n)), h("td", { class: "num" }, M.number(row.tokens_per_task, 1))))))));
   }
 
   function rightByTurn(one) {
@@ -63,22 +94,25 @@
     const having = found.filter((one) => Object.keys(one.conventions).length);
     if (!having.length) return null;
     const agents = [...new Set(having.flatMap((one) => Object.keys(one.conventions)))];
-    const share = (one, agent, label) => (one.conventions[agent] || {})[label] || 0;
+    const part = (one, agent, label) => (one.conventions[agent] || {})[label] || 0;
     return panel("Conventions", "share of the first answers of each agent, by kind",
       h("div", { class: "body matrices scroll" }, agents.map((agent) => {
         const labels = [...new Set(having.flatMap((one) => Object.keys(one.conventions[agent] || {})))].slice(0, 12);
         return h("table", { class: "matrix" }, h("thead", {}, h("tr", {}, h("th", {}, agent), having.map((one) => h("th", { class: "num" }, one.title)))),
           h("tbody", {}, labels.map((label) => h("tr", {}, h("th", { scope: "row", class: "mono" }, label),
-            having.map((one) => M.heat(h("td", { class: "num" }, M.percent(share(one, agent, label))), share(one, agent, label)))))));
+            having.map((one) => M.heat(h("td", { class: "num" }, M.percent(part(one, agent, label))), part(one, agent, label)))))));
       })));
   }
 
   function crossplay(one) {
-    const short = (name) => name.split("/").at(-1);
-    return panel(`Cross-play: ${one.title}`, `success of ${one.agents[0]} of the run on the left with the other agents of the run above`,
+    const last = one.runs.map((name) => String(name).split("/").at(-1));
+    const short = (name, at) => last.filter((other) => other === last[at]).length > 1 ? name : last[at];
+    const names = one.runs.map(short);
+    const title = one.title === "crossplay" ? names.join(", ") : one.title;
+    return panel(`Cross-play: ${title}`, `success of ${one.agents[0]} of the run on the left with the other agents of the run above`,
       h("div", { class: "body scroll" }, h("table", { class: "matrix" },
-        h("thead", {}, h("tr", {}, h("th", {}, ""), one.runs.map((name) => h("th", { class: "num" }, short(name))))),
-        h("tbody", {}, one.runs.map((name, row) => h("tr", {}, h("th", { scope: "row" }, short(name)),
+        h("thead", {}, h("tr", {}, h("th", {}, ""), names.map((name) => h("th", { class: "num" }, name)))),
+        h("tbody", {}, names.map((name, row) => h("tr", {}, h("th", { scope: "row" }, name),
           one.success[row].map((value) => M.heat(h("td", { class: "num" }, M.percent(value)), value))))))));
   }
 
@@ -94,26 +128,30 @@
   }
 
   const MORE = [
-    ["Is it persuasion, or a second guess?", (run) => `motet evaluate ${run} --shuffle-turn 1 --json > ${run}/evaluations/shuffled.json`],
-    ["Intervals, and more games", (run) => `motet evaluate ${run} --samples 10 --json > ${run}/evaluations/ten-games.json`],
-    ["Does this team play with another?", (run) => `motet crossplay ${run} OTHER --json > ${run}/evaluations/crossplay.json`],
+    ["Do the messages matter? Is it persuasion, or a second guess?", (run) => `motet evaluate ${run} --shuffle-turn 1\nmotet evaluate ${run} --blank-turn 1`],
+    ["Intervals, and more games", (run) => `motet evaluate ${run} --samples 10`],
+    ["Are untrained protocols as good?", (run) => `motet evaluate ${run} --baselines`],
+    ["Does this team play with another?", (run) => `motet crossplay ${run} OTHER`],
   ];
 
   M.views.team = async function (query) {
     const run = M.runOf(query);
     const [found, curves] = await Promise.all([M.get("team", { run }), overTraining(run)]);
     const debated = found.evaluations.filter((one) => one.influence);
+    const controlled = found.evaluations.filter((one) => one.messages);
+    const plain = found.evaluations.filter((one) => !one.messages);
     const folder = `runs/${run}`;
     return {
       title: `Team of ${run}`, runs: [run],
       nodes: [
         h("div", { class: "head" }, M.runPicker("team", run)),
         found.unreadable.map((line) => h("p", { class: "note" }, line)),
-        found.evaluations.length ? evaluationTable(found.evaluations)
+        plain.length ? evaluationTable(plain)
           : h("section", { class: "panel" }, h("p", { class: "empty" }, "No evaluation yet: the summary of a run has those before and after training.")),
-        debated.map(influence), curves, conventions(found.evaluations), found.crossplays.map(crossplay),
+        controlled.length > 0 && controls(controlled), found.baselines.map(baselines),
+        debated.map(influence), curves, conventions(plain), found.crossplays.map(crossplay),
         h("section", { class: "panel" }, h("details", { class: "body", open: !debated.length && !found.crossplays.length },
-          h("summary", {}, "Measure more"), h("p", { class: "dim gap" }, `Results saved in ${folder}/evaluations appear here (mkdir -p ${folder}/evaluations first).`),
+          h("summary", {}, "Measure more"), h("p", { class: "dim gap" }, `The results of these commands are kept in ${folder}/evaluations and appear here.`),
           MORE.map(([title, command]) => h("div", { class: "gap" }, h("div", {}, title), h("pre", { class: "mono" }, command(folder)))))),
       ],
     };
