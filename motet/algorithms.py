@@ -125,11 +125,14 @@ def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
     if name in LOSS_NAMES:
         _check_importance_sampling(algorithm, name != "policy_gradient")
         return
-    from motet.losses import POLICY_LOSSES, PolicyLoss
+    from motet.losses import POLICY_LOSSES, PolicyLoss, checked_loss
 
     if name not in POLICY_LOSSES:
         found = _own("policy_loss", name, POLICY_LOSSES, PolicyLoss, folder)
-        POLICY_LOSSES[name] = found if isinstance(found, PolicyLoss) else PolicyLoss(found)
+        own = found if isinstance(found, PolicyLoss) else PolicyLoss(found)
+        who = f"policy_loss {name}"
+        ratio = own.ratio and checked_loss(own.ratio, f"ratio of {who}", learns=False)
+        POLICY_LOSSES[name] = PolicyLoss(checked_loss(own.of, who), ratio)
     updates = algorithm.epochs * algorithm.minibatches
     several = updates > 1 and algorithm.preference is None
     if several and POLICY_LOSSES[name].ratio is None:

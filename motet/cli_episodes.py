@@ -58,7 +58,11 @@ def episodes(
     if not found:
         out.print(f"{run} has no such episode" + (" with a fault" if faults else ""))
     elif not evaluation and not any(one.advantages for one in found):
-        out.print("no advantages: this algorithm needs more than the recorded rewards for them")
+        out.print(
+            "no advantages: they need more than the recorded rewards (a critic, a KL penalty in "
+            "the reward, a moving average, a learned reward, pairs), or an own credit function "
+            "that is not at hand"
+        )
 
 
 def print_recorded(recorded: "RecordedEpisode", traceback: bool = False) -> None:

@@ -8,12 +8,14 @@ policy, before the samples are split into micro-batches.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import wraps
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
+from motet.tracebacks import place_of_error
 
 Reduction: TypeAlias = Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"]
 
@@ -135,6 +137,54 @@ POLICY_LOSSES: dict[str, PolicyLoss] = {
     "cispo": PolicyLoss(cispo, token_ratio),
 }
 """A config may also name your own function or PolicyLoss: `policy_loss: ./mine.py:NAME`."""
+
+
+def checked_loss(
+    function: Callable[[LossInputs], Any], who: str, *, learns: bool = True
+) -> Callable[[LossInputs], Tensor]:
+    """Return a function that calls a user's own `function` and checks its result.
+
+    The new function raises MotetError, which names `who` (such as "policy_loss ./mine.py:soft"), if
+    `function` raises an exception, or returns anything but a float tensor [B, L] that is finite at
+    the completion tokens and, with `learns`, has a gradient. Errors of the machine, such as too
+    little memory, pass through.
+    """
+
+    @wraps(function)
+    def call(inputs: LossInputs) -> Tensor:
+        try:
+            result = function(inputs)
+        except (MotetError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            place = place_of_error(error)
+            raise MotetError(
+                f"{who} raised {type(error).__name__}: {error}{f' ({place})' if place else ''}"
+            ) from error
+        shape = list(inputs.logp_BL.shape)
+        expected = f"expected one loss per token, a float tensor of shape [B, L] = {shape}"
+        if not isinstance(result, Tensor):
+            raise MotetError(f"{who} returned {type(result).__name__}; {expected}")
+        if list(result.shape) != shape or not result.is_floating_point():
+            raise MotetError(
+                f"{who} returned shape {list(result.shape)} and dtype {result.dtype}; {expected}: "
+                "return it without a mean or sum, and Motet applies mask and `reduce`"
+            )
+        wrong_BL = inputs.mask_BL & ~torch.isfinite(result) & torch.isfinite(inputs.logp_BL)
+        if bool(wrong_BL.any()):
+            raise MotetError(
+                f"{who} returned {result[wrong_BL][0].item()} for {int(wrong_BL.sum())} completion "
+                f"tokens; {expected}, all finite: check its divisions, logarithms and exponentials"
+            )
+        if learns and inputs.logp_BL.requires_grad and not result.requires_grad:
+            raise MotetError(
+                f"{who} returned a loss without a gradient: compute it from logp_BL, without "
+                "detach() or no_grad()"
+            )
+        return result
+
+    return call
+
 
 # ------------------------------------------------------------ samples of an older policy
 

@@ -6,12 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 from motet.losses import (
     POLICY_LOSSES,
     Clip,
     LossInputs,
     Reduction,
+    checked_loss,
     cispo,
     clipped_surrogate,
     entropy_bonus,
@@ -369,3 +370,37 @@ def test_token_by_token_it_has_not_the_gradient_of_the_whole_completions_diverge
     found = expected_over_completions(logits, reference, kl_k2)
     assert torch.allclose(found[1:], whole[1:], atol=1e-12)  # nothing follows the last token
     assert (found[0] - whole[0]).abs().max() > 0.01
+
+
+def one_row(function):
+    inputs = LossInputs(
+        logp_BL=torch.tensor([[-1.0, -2.0, 0.0]], requires_grad=True),
+        old_logp_BL=torch.tensor([[-1.0, -2.0, 0.0]]),
+        advantages_BL=torch.tensor([[0.5, 0.5, 0.0]]),
+        mask_BL=torch.tensor([[True, True, False]]),
+        clip=Clip(0.2, 0.2),
+    )
+    return checked_loss(function, "policy_loss mine")(inputs)
+
+
+def test_an_own_loss_may_be_anything_in_the_padding():
+    assert one_row(lambda inputs: inputs.logp_BL / inputs.old_logp_BL)[0, :2].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda inputs: inputs.advantages, r"raised AttributeError: .*losses_test.py:\d+ in"),
+        (lambda inputs: None, r"returned NoneType; expected one loss per token.* = \[1, 3\]"),
+        (lambda inputs: inputs.logp_BL.mean(), r"returned shape \[\] .* without a mean or sum"),
+        (lambda inputs: inputs.mask_BL, r"returned shape .* dtype torch.bool; expected"),
+        (lambda inputs: inputs.logp_BL / 0.0, "returned -inf for 2 completion tokens"),
+        (
+            lambda inputs: inputs.logp_BL.detach(),
+            "returned a loss without a gradient: compute it from logp_BL",
+        ),
+    ],
+)
+def test_a_mistake_of_an_own_loss_is_named_as_that_of_the_function(function, said):
+    with pytest.raises(MotetError, match=f"policy_loss mine {said}"):
+        one_row(function)

@@ -9,6 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from motet.algorithms import resolve
+from motet.config.load import load_config
+from motet.losses import POLICY_LOSSES, Clip, LossInputs
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "own_environment.md").read_text()
@@ -23,7 +28,7 @@ def blocks(language: str, page: str = PAGE) -> list[str]:
 def test_the_examples_of_the_python_page_run_one_after_the_other(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     found = blocks("python", PYTHON_PAGE)
-    assert len(found) == 7
+    assert len(found) == 9
     (tmp_path / "examples" / "page.py").write_text("\n".join(found))
     said = run("python page.py", tmp_path / "examples")
     assert "True\n" in said, "the replay of a run with an own credit function is exact"
@@ -35,7 +40,7 @@ def test_the_examples_of_the_python_page_run_one_after_the_other(tmp_path):
 
 @pytest.mark.examples
 def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_page_runs(tmp_path):
-    (code,), (config,) = blocks("python"), blocks("yaml")
+    (code,), (config, _) = blocks("python"), blocks("yaml")
     assert len(code.splitlines()) <= 30
     assert code in (ROOT / "examples" / "own_environment.py").read_text()
     (tmp_path / "own_environment.py").write_text(code)
@@ -88,3 +93,26 @@ def test_the_methods_of_the_page_about_serving_fit_the_example(tmp_path):
     assert task.fields == shopping.tasks("eval")[0].fields
     assert found["chat_answer"](shopping, task, {"caller": "salt", "reader": " 9"}) == "9"
     compile(client, "serving.md", "exec")
+
+
+def test_the_config_with_own_data_a_model_folder_and_adapters_is_read(tmp_path):
+    rest = "name: own\nenvironment: ./own.py:Own\ntrain: {steps: 1}\n"
+    (tmp_path / "own.yaml").write_text(rest + blocks("yaml")[1])
+    (tmp_path / "own.py").write_text("class Own: pass\n")
+    config = load_config(tmp_path / "own.yaml")
+    assert config.data.eval.path == str((tmp_path / "rows.jsonl").resolve())
+    assert (config.data.train.split, config.data.eval.split) == ("train[:32]", "train[32:]")
+    assert config.policies["writer"].lora.rank == 16
+    assert config.policies["reviewer"].train == "lora"
+
+
+def test_the_loss_of_the_page_about_algorithms_has_the_policy_gradient_at_its_start(tmp_path):
+    (code,) = blocks("python", (ROOT / "docs" / "algorithms.md").read_text())
+    (tmp_path / "mine.py").write_text(code)
+    algorithm = resolve("magrpo", {"policy_loss": "./mine.py:loss", "epochs": 2}, tmp_path)
+    logp = torch.tensor([[-1.0, -2.0]], requires_grad=True)
+    advantages, mask = torch.tensor([[0.5, -3.0]]), torch.tensor([[True, True]])
+    inputs = LossInputs(logp, logp.detach(), advantages, mask, Clip(0.2, 0.2))
+    loss = POLICY_LOSSES[algorithm.policy_loss].of(inputs)
+    (gradient,) = torch.autograd.grad(loss.sum(), logp)
+    assert torch.allclose(gradient, -advantages)

@@ -75,6 +75,27 @@ def test_a_class_is_created_with_its_default_options(tmp_path):
     assert rows(tmp_path / "runs" / "class") == rows(tmp_path / "runs" / "name")
 
 
+def test_the_completions_of_a_step_are_rows_with_the_advantages_of_an_own_credit(tmp_path):
+    own = lambda step: 2.0 * step.advantages_S  # noqa: E731  (no other process can find it)
+    train(run_config(name="plain"))
+    train(run_config(name="own"), credit=own)
+    plain, doubled = motet.load_run("runs/plain"), motet.load_run("runs/own")
+    first, second = plain.samples(1), doubled.samples(1, credit=own)
+    assert first["text"].tolist() == second["text"].tolist()
+    assert (first["advantage"] != 0.0).any()
+    assert (second["advantage"] == 2.0 * first["advantage"]).all()
+    assert (first["tokens"].map(len) == first["logprobs"].map(len)).all()
+    episodes = list(plain.episodes("train", 1))
+    roots = first[(first["turn"] == 0) & (first["episode"] == episodes[0].id)]
+    for agent, group in roots.groupby("agent"):
+        played = episodes[0].root
+        assert group["text"].tolist() == [one.text for one in played.samples[agent]]
+        paid = {one.picks[agent]: one.rewards[agent] for one in played.outcomes}  # aligned
+        assert group["reward"].tolist() == [paid[index] for index in group["index"]]
+    shown = "print([one.advantages for one in motet.episodes('runs/own', step=1)])"
+    assert set(elsewhere(shown, tmp_path).strip()) <= set("[{}, ]"), "the function is not at hand"
+
+
 def test_credit_is_exact_under_replay_and_seen_by_compare():
     train(run_config(name="plain"))
     train(run_config(name="twice"), credit=twice)

@@ -41,7 +41,7 @@ def partial_summary(
 def warmup_summary(
     settings: RunConfig, outputs: RunOutputs, clock: Clock, resume_command: str
 ) -> Iterator[None]:
-    """If the warm-up ends early, write a summary without training, and say so.
+    """If the start (models, warm-up) ends early, write a summary without training, and say so.
 
     Raises: Interrupted after Ctrl-C.
     """
@@ -50,8 +50,9 @@ def warmup_summary(
         try:
             yield
         except KeyboardInterrupt as error:
+            where = "before the first step" if settings.warmup is None else "in the warm-up"
             raise Interrupted(
-                "stopped in the warm-up: no agent has been trained by rewards yet. Resume with: "
+                f"stopped {where}: no agent has been trained by rewards yet. Resume with: "
                 f"{resume_command}"
             ) from error
 

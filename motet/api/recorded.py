@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from motet.algorithms import credit_function
 from motet.api.setup import read_config
 from motet.config.schema import RunConfig
 from motet.core import CreditState, Episode, SampleId, Scores, Team
 from motet.credit.assign import assign_credit
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 from motet.plugins import nearest
 from motet.rollout.record import read_episodes
 from motet.rollout.summary import episode_stats
@@ -29,8 +31,9 @@ class RecordedEpisode:
     reward: float | None
     advantages: dict[SampleId, float] = field(default_factory=dict)
     """Advantage of each completion; the mean over tokens if there is one per token. Empty in
-    evaluations, and if the algorithm needs more than the rewards (a critic, a KL penalty in the
-    reward, a moving average, a credit function of your own)."""
+    evaluations, if the algorithm needs more than the rewards (a critic, a KL penalty in the reward,
+    a moving average, a learned reward, pairs), and if an own credit function is not at hand. Such a
+    function is called as it is now."""
 
 
 def episodes(
@@ -72,7 +75,10 @@ def episodes(
         if chosen:
             shown = _ranked(chosen, best, worst)
             rest = best is None and worst is None and not faults and task is None
-            credit = _advantages(config, found) if kind == "train" else {}
+            credit: dict[SampleId, float] = {}
+            if kind == "train":
+                with suppress(MotetError):  # an own credit function that is not at hand
+                    credit = recorded_advantages(config, found)
             return [
                 _recorded(number, episode, credit) for episode in (shown[:FIRST] if rest else shown)
             ]
@@ -87,11 +93,16 @@ def episodes(
 def advantages_of_step(run: str | Path, step: int) -> dict[SampleId, float]:
     """Return the advantage of each completion of a training step, as `RecordedEpisode` has them.
 
+    A credit function of the config is not called: whoever views a run may not trust its code.
+
     Raises: ConfigError if the config or the episodes cannot be read.
     """
     folder = Path(run)
     path = _files(folder, "train", step)[step]
-    return _advantages(read_config(folder), read_episodes(path).episodes)
+    config = read_config(folder)
+    if config.credit is not None:
+        return {}
+    return recorded_advantages(config, read_episodes(path).episodes)
 
 
 def _files(folder: Path, kind: Kind, step: int | None) -> dict[int, Path]:
@@ -128,7 +139,11 @@ def _ranked(found: list[Episode], best: int | None, worst: int | None) -> list[E
     return [episode for _, episode in order[:count]]
 
 
-def _advantages(config: RunConfig, found: Sequence[Episode]) -> dict[SampleId, float]:
+def recorded_advantages(config: RunConfig, found: Sequence[Episode]) -> dict[SampleId, float]:
+    """Return the advantages of all episodes of a step; empty if the rewards alone do not give them.
+
+    Raises: ConfigError if the config's credit function cannot be loaded; what it raises.
+    """
     algorithm = config.algorithm
     if algorithm.kl_in == "loss":  # the penalty is not part of the advantages
         algorithm = algorithm.model_copy(update={"kl_in": "none", "kl_coefficient": 0.0})
@@ -137,7 +152,7 @@ def _advantages(config: RunConfig, found: Sequence[Episode]) -> dict[SampleId, f
         or algorithm.kl_in == "reward"
         or algorithm.preference is not None
         or algorithm.baseline == "moving_average"
-        or config.credit is not None
+        or config.reward_model is not None
     )
     if needs_more or not any(episode.root is not None for episode in found):
         return {}
@@ -147,7 +162,8 @@ def _advantages(config: RunConfig, found: Sequence[Episode]) -> dict[SampleId, f
         frozen=config.frozen,
     )
     turns = len(config.rollout.samples)
-    credit = assign_credit(found, Scores(), algorithm, CreditState(), team, turns)
+    own = None if config.credit is None else credit_function(config.credit)
+    credit = assign_credit(found, Scores(), algorithm, CreditState(), team, turns, own)
     return {sample.id: _mean(sample.advantage) for sample in credit.samples}
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from motet.api.html import table_of
 from motet.api.objects import Objects
+from motet.api.recorded import recorded_advantages
+from motet.api.sample_rows import COLUMNS, sample_rows
 from motet.api.setup import models_of, read_config, run_of, setup_in_scratch
 from motet.assembly.models import Models
 from motet.assembly.task_setup import TaskSetup, use_threads
@@ -126,6 +128,19 @@ class LoadedRun:
                 "that was played (report.episodes: all records those of training)"
             )
         return (episode for file in files for episode in read_episodes(file).episodes)
+
+    def samples(self, step: int, **objects: Unpack[Objects]) -> "DataFrame":
+        """Return the completions of a training step, one row each: prompt, text, tokens, reward,
+        advantage (docs/python.md lists the columns).
+
+        Advantages are None if they need more than the recorded rewards, such as a critic's values.
+        `objects` replace what the config names, as in `train`; an own credit function is called.
+        """
+        from pandas import DataFrame
+
+        found = list(self.episodes("train", step))
+        advantages = recorded_advantages(read_config(self.path, **objects), found)
+        return DataFrame(sample_rows(found, advantages), columns=list(COLUMNS))
 
     def team(self, **objects: Unpack[Objects]) -> "LoadedTeam":
         """Load the trained team, to ask its agents or to play. Close it, or use it in `with`.

@@ -100,6 +100,8 @@ def _complaints(
             lines[prefix + (text if not key or text.startswith(key) else f"{key}: {text}")] = []
         elif kind in _WISHES or text.startswith("Input should be "):
             wish = _WISHES[kind] if kind in _WISHES else text.removeprefix("Input should be ")
+            if kind == "model_type" and (valid := _keys_at(model, path)):
+                wish += f": {', '.join(valid)}"
             start = f"{prefix}{key}: got {shown(got)}, expected "
             lines.setdefault(start, []).append(wish)
             if isinstance(got, int | float):

@@ -74,7 +74,10 @@ def written(folder: Path, text: str) -> Path:
             "size: 1\ninner: {rounds: []}",
             "x.yaml:2: options.inner.rounds: got [], expected at least 1 of them",
         ),
-        ("size: 1\ninner: [1]", "x.yaml:2: options.inner: got [1], expected keys and values"),
+        (
+            "size: 1\ninner: [1]",
+            "x.yaml:2: options.inner: got [1], expected keys and values: rate, free, rounds",
+        ),
         ("size: 1\nmode: 3", "x.yaml:2: options.mode: got 3, expected a list or a string"),
         ("loud: true", "x.yaml: options.size: missing; it has no default"),
     ],

@@ -151,7 +151,8 @@ class Pages:
             if own
             else (
                 "The algorithm needs more than the recorded rewards: a critic, a penalty in the "
-                "reward, a moving average, pairs, or a credit function of your own."
+                "reward, a moving average, a learned reward, pairs, or a credit function of your "
+                "own. motet episodes calls that function."
             )
         )
         return self._clean(run, {"advantages": own, "why": why})
