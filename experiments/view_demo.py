@@ -57,6 +57,7 @@ def photograph(address: str, into: Path) -> list[Path]:
                 context: Any = browser.new_context(
                     color_scheme=color, viewport={"width": width, "height": height}
                 )
+                context.set_default_timeout(120_000)  # a busy machine is no failure
                 page = context.new_page()
                 page.on(
                     "console",
