@@ -205,9 +205,11 @@ def print_crossplay(found: "Crossplay") -> None:
     first, others = found.agents[0], " and ".join(found.agents[1:])
     names = [Path(run).name for run in found.runs]
     table = titled(f"success: {first} of the row with {others} of the column", ["", *names])
-    for name, row in zip(names, found.success, strict=True):
-        table.add_row(name, *(figure(value) for value in row))
+    for name, row, ends in zip(names, found.success, found.intervals, strict=True):
+        cells = (f"{figure(v)}\n{span(*e)}" for v, e in zip(row, ends, strict=True))
+        table.add_row(name, *cells)
     out.print(table)
+    out.print(f"{found.games} games per cell, with 95 % intervals")
     for name, named in zip(names, found.conventions, strict=False):
         out.print(name, style="bold")
         print_conventions(named)

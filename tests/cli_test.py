@@ -645,6 +645,7 @@ def test_crossplay_is_a_matrix_in_a_table_in_json_and_as_a_picture(motet, tmp_pa
     code, out, _ = motet("crossplay runs/tiny runs/tiny --tasks 1")
     assert code == 0
     assert "success: left of the row with right of the column" in out
+    assert "games per cell, with 95 % intervals" in out
 
 
 def test_compare_names_what_differs(motet):

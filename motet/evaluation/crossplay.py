@@ -6,7 +6,7 @@ from typing import Any
 
 from motet.core import Environment, Sampler, Task, Team
 from motet.errors import MotetError
-from motet.evaluation.evaluate import Evaluation, conventions, evaluate
+from motet.evaluation.evaluate import Evaluation, conventions, evaluate, intervals
 from motet.settings import Plan
 
 
@@ -14,13 +14,16 @@ from motet.settings import Plan
 class Crossplay:
     """The results of cross-play.
 
-    `success[i][j]` is the success rate of the first agent of run i with the other agents of run j.
+    `success[i][j]` is the success rate of the first agent of run i with the other agents of run j,
+    over `games` games. `intervals[i][j]` are the ends of its 95 % interval (bootstrap over tasks).
     `conventions[i]` are the conventions of run i.
     """
 
     runs: list[str]
     agents: list[str]
+    games: int
     success: list[list[float]]
+    intervals: list[list[list[float]]]
     conventions: list[dict[str, dict[str, float]]]
 
 
@@ -42,15 +45,20 @@ async def crossplay(
     Raises: MotetError if a pair has no success rate.
     """
     success: list[list[float]] = [[] for _ in teams]
+    spans: list[list[list[float]]] = [[] for _ in teams]
     settled: list[dict[str, dict[str, float]]] = []
+    games = 0
     for i, (first, _) in enumerate(teams):
         for j, (others, _) in enumerate(teams):
             pair, tag = mixed([team for _, team in teams], i, j), f"crossplay-{i}-{j}"
             played = await evaluate(environment, tasks, sampler, pair, plan, seed=seed, tag=tag)
             success[i].append(_success(played, f"{first} with {others}"))
+            spans[i].append(intervals(played, seed)["success"] or [])
+            games = played.summary.episodes
             if i == j and environment.provides(Environment.convention):
                 settled.append(conventions(played.episodes, environment.convention))
-    return Crossplay([run for run, _ in teams], list(environment.agents), success, settled)
+    runs = [run for run, _ in teams]
+    return Crossplay(runs, list(environment.agents), games, success, spans, settled)
 
 
 def _success(evaluation: Evaluation, pair: str) -> float:

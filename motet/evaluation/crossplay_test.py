@@ -44,6 +44,7 @@ def test_only_agents_of_one_run_agree():
     found = played(Agreement())
     assert (found.runs, found.agents) == (["runs/one", "runs/two"], ["ann", "bob"])
     assert found.success == [[1.0, 0.0], [0.0, 1.0]]
+    assert (found.games, found.intervals[0]) == (3, [[1.0, 1.0], [0.0, 0.0]])
     assert found.conventions == []
 
 
