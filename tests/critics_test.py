@@ -103,7 +103,7 @@ def test_every_weight_that_can_learn_is_in_exactly_one_optimiser_heads_included(
         ("maac", "lora"),
         ("ippo", "policy"),
         ("mappo", "head"),
-        ("maporl", "lora"),
+        pytest.param("maporl", "lora", marks=pytest.mark.wide),
         ("maporl", "policy"),
     ],
 )

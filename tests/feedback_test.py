@@ -159,10 +159,11 @@ def sometimes(attempt):
             "Result: not all tests passed.\n\n",
             marks=pytest.mark.wide,
         ),
-        (
+        pytest.param(
             "level_passed",
             "Levels:\n1. does not hold\n2. not all",
             "Levels:\n1. does not hold\n2. not all",
+            marks=pytest.mark.wide,
         ),
         (
             "level_feedback",

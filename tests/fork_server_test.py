@@ -85,6 +85,7 @@ def test_what_runs_at_exit_runs_in_a_fork_and_not_in_the_server():
     assert (done.returncode, done.stdout) == (0, "over\n")
 
 
+@pytest.mark.wide
 def test_many_run_at_a_time():
     words = [sys.executable, "-c", "import os, sys; sys.stdin.read(); sys.exit(int(sys.argv[1]))"]
     begun = [ForkedProcess([*words, str(code)], stdin=subprocess.PIPE) for code in range(5)]

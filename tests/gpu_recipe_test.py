@@ -91,6 +91,7 @@ def test_the_table_is_what_the_dry_run_estimates(here):
     assert gibibytes(here) == list(table[1][1:])
 
 
+@pytest.mark.wide
 def test_no_more_is_counted_than_the_plan_fills(here):
     """A policy learns from 4 tasks with 8 answers of 256 tokens to a prompt of 256 tokens.
 

@@ -149,6 +149,7 @@ def test_a_config_trains(name, models, rows, tmp_path, monkeypatch):
     ].path == str(models[0])
 
 
+@pytest.mark.examples
 def test_turns_learn_in_blocks_and_the_first_begins(models, rows, tmp_path, monkeypatch):
     blocks = {"update_initial_turn": 1, "turn_based_training_num": 1, "total_episodes": 8}
     run("gsm8k_2x3_turns", models, rows("gsm8k"), tmp_path / "runs", monkeypatch, **blocks)
@@ -182,6 +183,7 @@ def test_alpha_is_the_incentives_and_names_the_run(models, rows, tmp_path, monke
     assert not meaning("gsm8k_2x2").algorithm.incentives.any
 
 
+@pytest.mark.examples
 def test_reload_goes_on_with_the_last_run_of_this_config(models, rows, tmp_path, monkeypatch):
     runs, file, alpha = tmp_path / "runs", rows("gsm8k"), ("--alpha", "[1, 0, 0, 0]")
     for _ in range(2):

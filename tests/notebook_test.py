@@ -95,6 +95,7 @@ def test_every_function_of_a_run_works_where_a_loop_runs(kernel, tmp_path):
     assert len(steps(tmp_path / "runs" / "run")) == 2
 
 
+@pytest.mark.wide
 def test_the_stop_button_ends_a_run_with_a_checkpoint(kernel, tmp_path):
     manager, client = kernel
     config = run_config(train={"steps": 100_000, "tasks_per_step": 2, "checkpoint_every": 0})

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 import motet
 from motet.errors import Interrupted
 from motet.trainer import checkpoint
+from tests.fixtures.wide import widely
 from tests.games import Coded
 from tests.small_runs import LORA, contents, rows, run_config, summary, weights
 
@@ -94,7 +95,9 @@ PLACES = {
     [(motet.MotetError, away), (Interrupted, terminated)],
     ids=["away", "term"],
 )
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place", widely(PLACES, keep=["in step 2", "in the evaluation after step 2"])
+)
 def test_what_is_in_the_way_of_a_step_leaves_the_one_before(
     place, error, trouble, train, tmp_path, unbroken
 ):

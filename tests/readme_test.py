@@ -122,6 +122,7 @@ needs_a_shell = pytest.mark.skipif(
 )
 
 
+@pytest.mark.examples
 @needs_a_shell
 def test_the_first_block_works_as_typed_and_then_motet_is_a_command(place):
     out = typed(place, [*COMMANDS[0], "motet --version", "motet show configs/relay.yaml"])

@@ -132,6 +132,7 @@ def test_a_server_that_is_killed_and_started_again_answers_every_request_once(co
     assert row["requests_per_batch"] > 2
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("examples", [20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_schema_says_what_the_server_does(config, tmp_path, examples):
     one = Command("serve", config, "--port", "0", "--key-variable", "SERVER_KEY")

@@ -178,6 +178,7 @@ def test_one_address_does_not_take_the_place_of_another(patient):
             assert answer().startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.wide
 def test_one_address_has_no_more_connections_than_it_may(verifier_folder, known):
     with (
         serving(
@@ -324,6 +325,7 @@ def test_nobody_who_keeps_it_waiting_delays_the_end(verifier_folder):
         assert one.stop() == (0, "")
 
 
+@pytest.mark.wide
 def test_what_is_not_answered_in_the_grace_period_is_given_up(verifier_folder):
     with serving(verifier_folder, "--token-budget", "1", "--grace-seconds", "0.2") as one:
         with long_work(one, 3) as connection:
@@ -384,6 +386,7 @@ def test_a_process_that_may_open_too_few_files_is_told_how_to_mend_it(verifier_f
         """The server does not start."""
 
 
+@pytest.mark.wide
 def test_a_connection_that_finds_no_place_is_a_fault_that_may_pass(verifier_folder):
     """All connections of its address have requests being computed."""
     limits = ("--max-connections", "2", "--max-connections-per-address", "1")
@@ -398,6 +401,7 @@ def test_a_connection_that_finds_no_place_is_a_fault_that_may_pass(verifier_fold
     )
 
 
+@pytest.mark.wide
 def test_who_sends_requests_without_waiting_gets_one_answer(patient):
     said = answer_of(patient, GET * 3)
     assert said.count(b"HTTP/1.1 200 ") == 1

@@ -89,6 +89,7 @@ def _two(rank: int, meet: str, folder: Path, out: Path) -> None:
         (out / "noisy").write_bytes(noisy["model.safetensors"])
 
 
+@pytest.mark.wide
 def test_two_processes_export_and_disturb_what_one_does(folder: Path, tmp_path: Path) -> None:
     store = meeting_store("127.0.0.1")
     meet = f"127.0.0.1:{store.port}"

@@ -145,6 +145,7 @@ def test_a_pattern_is_matched_as_python_does_and_ends(monkeypatch: pytest.Monkey
         matching("(", names)
 
 
+@pytest.mark.wide
 def test_a_template_that_came_to_its_limits_some_times_is_asked_no_more(
     tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_template_that_came_to_its_limits_some_times_is_asked_no_more(
         chat_text(tokenizer, ROWS)
 
 
+@pytest.mark.wide
 def test_long_texts_give_nothing_up(
     tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
