@@ -188,11 +188,12 @@ class Game(motet.Environment):
 """
 
 
-def test_held_out_rows_come_along_and_training_rows_do_not(tmp_path):
+@pytest.mark.parametrize("about", ["One agent says a number.", ""])
+def test_held_out_rows_come_along_and_training_rows_do_not(tmp_path, about):
     rows = [{"number": one, "id": f"row {one}"} for one in range(4)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "beside.py").write_text("BONUS = 0.25\n")
-    (tmp_path / "own.py").write_text(GAME)
+    (tmp_path / "own.py").write_text(GAME.replace("One agent says a number.", about))
     file = {"path": str(tmp_path / "rows.jsonl")}
     config = run_config(
         environment={"name": f"{tmp_path}/own.py:Game"},
@@ -211,7 +212,8 @@ def test_held_out_rows_come_along_and_training_rows_do_not(tmp_path):
     held = [json.loads(line) for line in (out / "data" / "eval.jsonl").read_text().splitlines()]
     assert held == rows[2:]
     assert recorded(motet.evaluate(out, show="silent")) == own
-    assert "One agent says a number." in (out / "README.md").read_text()
+    said = about or "Its author has not described it."
+    assert said in (out / "README.md").read_text()
 
 
 def test_functions_of_a_program_are_named_by_their_files_or_left_out(tmp_path):

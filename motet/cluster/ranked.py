@@ -18,6 +18,7 @@ from motet.batch import merge
 from motet.batch.dealing import deal, deal_values, weightless
 from motet.cluster.actors import Actor
 from motet.cluster.home import HomeFacts, HomeSetup
+from motet.errors import ProcessLost
 
 DEALT = ("sample", "logprobs", "values", "present_logprobs")
 """Verbs whose first argument is a list of requests. Any process can answer any of them."""
@@ -59,11 +60,11 @@ class RankedHome:
         answers = [threads.submit(rank.call_now, verb, *given) for rank in asked]
         threads.shutdown(wait=False)
         wait(answers, return_when=FIRST_EXCEPTION)
-        failed = [answer for answer in answers if answer.done() and answer.exception()]
-        if failed:
+        if any(answer.done() and answer.exception() for answer in answers):
             _, waiting = wait(answers, timeout=PATIENCE)
             self._end(rank for rank, one in zip(asked, answers, strict=True) if one in waiting)
-        return (failed or answers)[0].result()
+            raise _cause([answer.exception() for answer in answers if answer not in waiting])
+        return answers[0].result()
 
     def _asked(self, verb: str) -> Sequence[Actor]:
         return self._ranks if self._shards or verb in CHANGING else self._ranks[:1]
@@ -107,7 +108,7 @@ class RankedHome:
         given: Sequence[Sequence[Any]],
         seconds: float | None = None,
     ) -> list[Any]:
-        """Return the results of all calls, one per process. Raises: the first exception."""
+        """Return the results of all calls, one per process. Raises: `_cause` of the exceptions."""
         calls = [
             asyncio.ensure_future(rank.call(verb, *own, seconds=seconds))
             for rank, own in zip(ranks, given, strict=True)
@@ -115,12 +116,22 @@ class RankedHome:
         try:
             return list(await asyncio.gather(*calls))
         except Exception:
-            if verb not in DEALT:
-                _, waiting = await asyncio.wait(calls, timeout=PATIENCE)
-                self._end(rank for rank, one in zip(ranks, calls, strict=True) if one in waiting)
-            raise
+            if verb in DEALT and not self._shards:
+                raise
+            ended, waiting = await asyncio.wait(calls, timeout=PATIENCE)
+            self._end(rank for rank, one in zip(ranks, calls, strict=True) if one in waiting)
+            raise _cause([call.exception() for call in calls if call in ended]) from None
 
     def _end(self, ranks: Iterable[Actor]) -> None:
         """End processes that still wait for one that failed."""
         for rank in ranks:
             rank.end()
+
+
+def _cause(found: Sequence[BaseException | None]) -> BaseException:
+    """Return the exception that explains the others.
+
+    If a process is lost, those that wait for it fail too, often before Ray says that it is lost.
+    """
+    failed = [one for one in found if one is not None]
+    return next((one for one in failed if isinstance(one, ProcessLost)), failed[0])

@@ -13,6 +13,8 @@ from motet.cluster.ranked import RankedHome
 from motet.errors import ProcessLost
 from tests.fixtures.batches import batch_of, values_of
 
+RESET = RuntimeError("Connection reset by peer")
+
 
 class FakeRank:
     def __init__(self, number, log):
@@ -33,6 +35,8 @@ class FakeRank:
             return given[0].tokens_BL
         if verb == "load":
             return HomeFacts(self.number, (), {}, shards=True)
+        if verb == "export" and given[0] == "reset":
+            raise RESET if self.number != 2 else ProcessLost("lost")
         if verb == "step" and given[0] == "bad":
             if self.number == 1:
                 raise ProcessLost("lost")
@@ -50,6 +54,11 @@ class FakeRank:
             raise ProcessLost("lost")
         if verb == "save":
             self.waits.wait()
+        if verb == "write_shards" and self.number == 2:
+            self.waits.wait(0.05)
+            raise ProcessLost("lost")
+        if verb == "write_shards":
+            raise RESET
         return self.number
 
 
@@ -145,3 +154,11 @@ def test_a_process_that_is_lost_ends_a_call_for_which_the_others_still_wait(shar
     with pytest.raises(ProcessLost):
         sharing[0].call_now("save", Path())
     assert {number for number, verb, _ in sharing[1] if verb == "end"} == {0, 1}
+
+
+def test_a_lost_process_is_the_cause_although_the_others_notice_it_first(sharing):
+    with pytest.raises(ProcessLost):
+        sharing[0].call_now("write_shards", Path())
+    with pytest.raises(ProcessLost):
+        asyncio.run(sharing[0].call("export", "reset"))
+    assert not [number for number, verb, _ in sharing[1] if verb == "end"]

@@ -112,7 +112,8 @@ def _base(policy: str, facts: CardFacts) -> str:
 
 def _protocol(facts: CardFacts) -> str:
     config = facts.config
-    about = inspect.getdoc(find(config.environment.name)) or "Its author has not described it."
+    own = find(config.environment.name).__doc__ or ""  # not the one of its base class
+    about = inspect.cleandoc(own) or "Its author has not described it."
     options = config.environment.options
     turns = len(config.rollout.samples)
     said = {
