@@ -81,5 +81,9 @@ class ProcessLost(MotetError):
     """A process of the cluster died, or did not answer in time. Its weights are lost."""
 
 
+class EnginesLost(MotetError):
+    """So many vLLM engines died that none is replaced any more. It never passes by itself."""
+
+
 class TrainingDiverged(MotetError):
     """A loss or a gradient is not finite. The run stops before any weight is changed."""

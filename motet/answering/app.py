@@ -28,7 +28,7 @@ from motet.answering.protocol import (
 )
 from motet.answering.stream import AnswerStream
 from motet.answering.team import TEAM, ChatTeam, OnMessage, TeamAnswer, Unanswered
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError, EnginesLost, MotetError
 from motet.seeding import derive
 from motet.serving.application import create_application, locked_by
 from motet.serving.bodies import Bodies
@@ -50,6 +50,8 @@ class _Desk:
     def __init__(self, team: ChatTeam, limits: ChatLimits, metrics: ServerMetrics) -> None:
         self.team, self.limits, self.metrics = team, limits, metrics
         self.open, self.closed = 0, False
+        self.lost: EnginesLost | None = None
+        """Why some agents will never answer again."""
 
     def enter(self, count: int) -> None:
         """Reserve places for `count` answers. Raises: Refusal if there are not so many."""
@@ -78,6 +80,8 @@ class _Desk:
         """Say what an error of `answer` becomes."""
         if isinstance(error, Refusal):
             return error
+        if isinstance(error, EnginesLost):
+            self.lost = error
         for kind, become in ERRORS.items():
             if isinstance(error, kind):
                 return become(error)
@@ -234,9 +238,11 @@ def _tell(app: "FastAPI", desk: _Desk, locked: dict[str, Any]) -> None:
 
     @app.get("/health", responses=documented(500, 503))
     async def health() -> dict[str, str]:
-        """Test whether the server accepts requests."""
+        """Test whether the server accepts requests, and whether all agents can answer."""
         if desk.closed:
             raise Refusal(503, "closed", "the server is shutting down; ask again later")
+        if desk.lost is not None:
+            raise Refusal(503, "lost", f"start the server again: {desk.lost}")
         return {"status": "ok"}
 
     @app.get("/v1/models", **locked)

@@ -12,6 +12,7 @@ from motet.answering.app import create_app
 from motet.answering.limits import ChatLimits
 from motet.answering.protocol import WRONG
 from motet.answering.sharing import SharedSampler
+from motet.errors import EnginesLost
 from motet.serving.metrics import ServerMetrics
 from tests.fixtures.asked_teams import CONTEXT, Saying, saying_team
 
@@ -237,6 +238,23 @@ def test_an_error_of_ours_is_a_500_that_says_nothing_more_and_the_next_request_i
     assert "a mistake" not in error.message
     assert streamed.status_code == 500
     assert after.choices[0].message.content
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_whose_engines_are_lost_is_not_healthy(stream):
+    async def work(talk):
+        talk.saying.error = EnginesLost("engine 0 of home h was lost")
+        before = await talk.plain.get("/health")
+        broken = [{"role": "user", "content": "broken"}]
+        error = await talk.refused(model="team/a", messages=broken, stream=stream)
+        return before, error, await talk.plain.get("/health")
+
+    before, error, after = run(work)
+    assert before.status_code == 200
+    assert (error.status_code, error.code) == (503, "no_answer")
+    assert after.status_code == 503
+    assert after.json()["error"]["code"] == "lost"
+    assert "start the server again: engine 0 of home h was lost" in after.json()["error"]["message"]
 
 
 def test_too_many_too_slow_and_closing_are_said():

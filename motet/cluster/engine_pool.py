@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from motet.errors import MotetError, ProcessLost
+from motet.errors import EnginesLost, ProcessLost
 
 
 class EngineProcess(Protocol):
@@ -40,9 +40,9 @@ class Restarts:
     """One line per replaced engine."""
 
     def take(self, which: str, why: object) -> None:
-        """Raises: MotetError if no replacement is left."""
+        """Raises: EnginesLost if no replacement is left."""
         if self.used >= self.allowed:
-            raise MotetError(
+            raise EnginesLost(
                 f"{which} was lost: {why}. The run replaced {self.used} engines, as many as "
                 f"cluster.restarts ({self.allowed}) allows. Look at the memory of the machine and "
                 "at the logs of Ray, or raise cluster.restarts"
@@ -86,7 +86,7 @@ class EnginePool:
     async def ask(self, number: int, verb: str, *given: Any) -> Any:
         """Call one engine; if it dies, replace it and call the new one.
 
-        Raises: MotetError if too many engines died, or if the call itself failed.
+        Raises: EnginesLost if too many engines died, MotetError if the call itself failed.
         """
         while True:
             async with self._turns[number]:  # a new engine is given its weights first

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from motet.cluster.engine_pool import EnginePool, Restarts
-from motet.errors import MotetError, ProcessLost
+from motet.errors import EnginesLost, MotetError, ProcessLost
 
 
 class ScriptedEngine:
@@ -83,7 +83,7 @@ def test_an_engine_that_dies_while_it_is_given_its_weights_is_replaced_too() -> 
 
 def test_the_run_stops_when_more_engines_died_than_allowed() -> None:
     company = Company((0,), (0,), (0,))
-    with pytest.raises(MotetError, match=r"engine 0 of home h was lost.*cluster\.restarts \(2\)"):
+    with pytest.raises(EnginesLost, match=r"engine 0 of home h was lost.*cluster\.restarts \(2\)"):
         asyncio.run(company.pool(1, allowed=2).ask(0, "a"))
     assert len(company.started) == 3
 
