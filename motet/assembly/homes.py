@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from motet.assembly.critics import optimizer_of_critic
 from motet.config.schema import RunConfig
 from motet.core import Team
 from motet.errors import ConfigError
@@ -37,8 +38,8 @@ class HomePlan:
 def homes_of(config: RunConfig, team: Team) -> list[HomePlan]:
     """Return the homes of a run, in the order of the team's policies.
 
-    Raises: ConfigError for two homes of one name, for GPUs of an unknown home, and for a model
-    whose device does not go with the GPUs of its home.
+    Raises: ConfigError for two homes of one name, for GPUs of an unknown home, for a model whose
+    device does not go with the GPUs of its home, and for an optimizer that cannot train shards.
     """
     assert config.cluster is not None
     policies: dict[tuple[str, str], list[str]] = {}
@@ -76,6 +77,7 @@ def homes_of(config: RunConfig, team: Team) -> list[HomePlan]:
         ranks, full = gpus or learners.ranks, home[0] == "policies"
         here = tuple(own), tuple(critics[home])
         found.append(HomePlan(home[1], model, *here, gpus, ranks, full))
+        _check_optimizers(config, found[-1])
     return found
 
 
@@ -87,3 +89,17 @@ def _check_device(config: RunConfig, home: str, model: str, gpus: int) -> None:
             f"models.{model}.device is {device}, but home {home} has {gpus} GPUs by "
             f"cluster.learners; expected {expected}, because Ray chooses the GPU"
         )
+
+
+def _check_optimizers(config: RunConfig, home: HomePlan) -> None:
+    if not home.full or home.ranks == 1:
+        return
+    settings = {name: config.optimizer_of(name) for name in home.policies}
+    settings |= {name: optimizer_of_critic(name, config) for name in home.critics}
+    for name, optimizer in settings.items():
+        if optimizer.kind == "adamw_8bit":
+            raise ConfigError(
+                f"the optimizer of {name} is adamw_8bit, but the {home.ranks} processes of home "
+                f"{home.name} divide its weights among them, which bitsandbytes cannot train: use "
+                "kind: adamw, or one process (cluster.learners)"
+            )

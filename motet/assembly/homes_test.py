@@ -2,6 +2,7 @@
 
 import pytest
 
+from motet.assembly import task_setup
 from motet.assembly.homes import homes_of
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import make_config
@@ -9,7 +10,13 @@ from motet.errors import ConfigError
 from tests.small_runs import run_config
 
 CLUSTER = {"learners": {"gpus": 0}}
+SHARDS = {"learners": {"gpus": 0, "ranks": 2}}
 LORA = {"model": "tiny", "train": "lora"}
+
+
+@pytest.fixture(autouse=True)
+def _any_optimizer(monkeypatch):
+    monkeypatch.setattr(task_setup, "check_optimizer", lambda kind, device: None)
 
 
 def homes(**sections):
@@ -47,8 +54,25 @@ def test_the_reward_model_lives_with_the_first_policy():
             {"policies": {"tiny": {"model": "tiny"}, "q": LORA}, "team": {"a": "tiny", "b": "q"}},
             "would both be the home tiny",
         ),
+        (
+            {"cluster": SHARDS, "optimizer": {"kind": "adamw_8bit"}},
+            "optimizer of p is adamw_8bit, but the 2 processes of home p",
+        ),
+        (
+            {
+                "cluster": SHARDS,
+                "algorithm": {"name": "mappo"},
+                "critic": {"optimizer": {"kind": "adamw_8bit"}},
+            },
+            "optimizer of critic-joint is adamw_8bit",
+        ),
     ],
 )
 def test_what_cannot_be_placed_is_refused(sections, message):
     with pytest.raises(ConfigError, match=message):
         homes(**sections)
+
+
+def test_adapters_are_copies_so_their_moments_may_have_eight_bits():
+    adapters = {"policies": {"p": LORA, "q": LORA}, "optimizer": {"kind": "adamw_8bit"}}
+    assert homes(cluster=SHARDS, **adapters) == {"tiny": ("p", "q")}
