@@ -147,14 +147,22 @@ class Connection(H11Protocol):
     def _refuse(self, status: int, why: str) -> None:
         # In other states a response has begun, and this one would become part of it.
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            headers = [("content-type", "application/json"), ("connection", "close")]
-            body = self._connections.error_body(Refusal(status, "no_http", why))
+            said = self._connections.error_body(Refusal(status, "no_http", why))
+            body = json.dumps(said, separators=(",", ":")).encode()
+            headers = [
+                ("content-type", "application/json"),
+                ("content-length", str(len(body))),
+                ("connection", "close"),
+            ]
             for event in (
                 h11.Response(status_code=status, headers=headers, reason=REASONS[status]),
-                h11.Data(data=json.dumps(body, separators=(",", ":")).encode()),
+                h11.Data(data=body),
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")
+            if not self._between_requests:  # the application has begun; its response is too late
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
 
     def _answer_no_more(self) -> None:
         """Close the connection after the current response.
