@@ -115,4 +115,4 @@ def test_who_uses_no_onednn_hears_nothing_of_it(monkeypatch, recwarn):
     with oom_hint("playing 3 answers", "lower x", torch.device("cpu")):
         pass
     assert not torch.backends.mkldnn.enabled
-    assert not recwarn.list
+    assert not [one for one in recwarn if "fast matrix products" in str(one.message)]
