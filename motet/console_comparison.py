@@ -24,18 +24,15 @@ def print_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
         )
     out.print(table)
     _print_groups(rows)
-    for row in rows:
+    first = rows[0]["group"]
+    for name, row in {row["group"]: row for row in rows}.items():
         if row["differs"]:
-            name, first = Path(row["run"]).name, Path(rows[0]["run"]).name
-            out.print(
-                f"  {name} differs from {first}: {', '.join(row['differs'])}",
-                soft_wrap=True,
-            )
+            out.print(f"  {name} differs from {first}: {', '.join(row['differs'])}", soft_wrap=True)
 
 
 def _print_groups(rows: Sequence[Mapping[str, Any]]) -> None:
     # Imported here because it loads the config and torch, which take seconds.
-    from motet.api.run_rows import COMPARED, grouped
+    from motet.api.run_rows import COMPARED, differences, grouped
     from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS
 
     groups = grouped(rows)
@@ -51,6 +48,14 @@ def _print_groups(rows: Sequence[Mapping[str, Any]]) -> None:
         f"  in the second line: {CONFIDENCE_OF_SEEDS:.0%} interval of the mean (Student's t)",
         soft_wrap=True,
     )
+    for row in differences(rows):
+        found = row["after"]
+        if found is not None and found["std"] is not None:
+            out.print(
+                f"  {row['group']} − {groups[0]['group']}, success after, {found['runs']} pairs of "
+                f"one seed: {found['mean']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})",
+                soft_wrap=True,
+            )
 
 
 def _over_seeds(found: Mapping[str, Any] | None) -> str:

@@ -10,7 +10,9 @@ from statistics import mean, stdev
 import pytest
 
 import motet
+from motet.api.run_rows import differences
 from motet.cli import main
+from motet.console_comparison import print_comparison
 from tests.small_runs import run_config, steps, summary
 
 
@@ -78,6 +80,44 @@ def test_statistics_are_those_of_the_runs(folder):
     half = 12.7062 * stdev(rewards) / sqrt(2)
     assert row["reward_high"] == pytest.approx(mean(rewards) + half, abs=1e-4)
     assert found["reward_std"].isna()["fast"]
+
+
+def rows_of(group, afters, differs=()):
+    """Rows of `compare` with seed -> success after."""
+    return [
+        {
+            "run": f"{group}-seed{seed}", "group": group, "seed": seed, "steps": 3,
+            "finished": True, "before": 0.25, "after": after, "reward": None,
+            "wall_seconds": 1.0, "differs": list(differs),
+        }
+        for seed, after in afters.items()
+    ]  # fmt: skip
+
+
+def test_differences_are_of_runs_with_the_same_seed():
+    rows = rows_of("a", {0: 0.5, 1: 0.7, 2: 0.9}) + rows_of("b", {2: 0.96, 1: 0.74, 9: 0.1})
+    rows += rows_of("c", {0: 0.6})
+    (found,) = differences(rows)
+    assert (found["group"], found["runs"], found["seeds"]) == ("b", 2, [1, 2])
+    assert found["before"] == {"runs": 2, "mean": 0.0, "std": 0.0, "low": 0.0, "high": 0.0}
+    assert found["after"]["mean"] == pytest.approx((0.04 + 0.06) / 2)
+    half = 12.7062 * (0.01 * sqrt(2)) / sqrt(2)  # t of one degree of freedom, std / √pairs
+    assert found["after"]["low"] == pytest.approx(0.05 - half, abs=1e-4)
+    assert found["reward"] is None
+
+
+def test_the_table_has_each_difference_once(capsys):
+    rows = rows_of("a", {0: 0.5, 1: 0.7}) + rows_of("b", {0: 0.54, 1: 0.76}, ["x=1"])
+    print_comparison(rows)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "b − a, success after, 2 pairs of one seed: +0.050 (-0.077 to +0.177)" in lines
+    assert [line for line in lines if "differs" in line] == ["b differs from a: x=1"]
+
+
+def test_differences_of_loaded_runs_are_a_table(folder):
+    found = motet.runs(f"{folder}/*")
+    assert found.differences.empty
+    assert list(found.differences.columns) == list(found.statistics.columns)
 
 
 def test_curves_have_statistics_at_every_step(folder):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.api.comparison_tables import STATISTICS, flat
-from motet.api.run_rows import grouped, groups_of, row_of
+from motet.api.run_rows import differences, grouped, groups_of, row_of
 from motet.api.runs import LoadedRun, load_run
 from motet.errors import ConfigError
 from motet.evaluation.over_seeds import OverSeeds, curve_over_seeds
@@ -102,6 +102,16 @@ class LoadedRuns:
         from pandas import DataFrame
 
         return DataFrame([flat(row) for row in grouped(self._rows)]).set_index("group")
+
+    @property
+    def differences(self) -> "DataFrame":
+        """The `statistics` of each group minus the first group, over pairs of runs of one seed.
+        Groups with fewer than two pairs have no row."""
+        from pandas import DataFrame
+
+        rows = [flat(row) for row in differences(self._rows)]
+        names = flat(grouped(self._rows)[0])
+        return DataFrame(rows, columns=list(names)).set_index("group")
 
     def curves(self, metric: str) -> "DataFrame":
         """One row per group and step: `runs`, `mean`, `std`, `low` and `high` of a metric.

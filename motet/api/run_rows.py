@@ -146,6 +146,32 @@ def grouped(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def differences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows like those of `grouped`: a group minus the first group.
+
+    Runs with the same seed are paired. This removes what the seed alone decides, such as the
+    warmed-up models. A group with fewer than two pairs has no row.
+    """
+    names = list(dict.fromkeys(row["group"] for row in rows))
+    by_seed = {name: {row["seed"]: row for row in rows if row["group"] == name} for name in names}
+    first, found = by_seed[names[0]], []
+    for name in names[1:]:
+        seeds = [seed for seed in first if seed in by_seed[name]]
+        if len(seeds) < 2:
+            continue
+        pairs = [(by_seed[name][seed], first[seed]) for seed in seeds]
+        row: dict[str, Any] = {"group": name, "runs": len(seeds), "seeds": seeds}
+        for figure in COMPARED:
+            one = _over([_minus(here[figure], there[figure]) for here, there in pairs])
+            row[figure] = None if one is None else asdict(one)
+        found.append(row)
+    return found
+
+
+def _minus(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
+
+
 def _over(values: Sequence[float | None]) -> OverSeeds | None:
     there = [value for value in values if value is not None]
     return over_seeds(there) if there else None
