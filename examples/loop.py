@@ -55,7 +55,7 @@ async def main(steps=STEPS, warmup_steps=350):
             name: motet.Policy(name, motet.Backbone.load(folder, trainable_full=True))
             for name in team.policies
         }
-        optimizer = motet.Optimizer(learning_rate=3e-4, schedule="linear", warmup_steps=5)
+        optimizer = motet.Optimizer(learning_rate=6e-4, schedule="linear", warmup_steps=5)
         learners = {
             name: motet.LocalLearner([policy], {name: optimizer}, steps)
             for name, policy in policies.items()
