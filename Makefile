@@ -41,7 +41,7 @@ test-vllm: $(CLUSTER_VENV)/.vllm  ## engines of vLLM on the CPU: log-probabiliti
 test-faults: install  ## runs that are killed, harmed and fed with nonsense; ends with "N passed, N failed"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
 
-test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, nine minutes on two cores
+test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, five to ten minutes on two cores
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster motet/cluster
 
 $(CLUSTER_VENV)/.installed: pyproject.toml constraints-cluster.txt
