@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet.trainer.checkpoint import read_checkpoint
 from tests.small_runs import rows, run_config, steps, summary, weights
 
 STEPS = {"steps": 6, "tasks_per_step": 2, "checkpoint_every": 2}
@@ -125,6 +126,8 @@ def test_an_error_in_a_callback_or_report_is_named_and_the_run_is_saved():
 
     with pytest.raises(motet.MotetError, match=r"callback broken, on_step of step 1: KeyError"):
         train(callbacks=[motet.Callback(on_step=broken)])
+    saved = read_checkpoint(next(Path("runs/run/checkpoints").iterdir()))
+    assert saved.step == 1  # a checkpoint is due after step 2
     with pytest.raises(motet.MotetError, match=r"report, step 0: KeyError"):
         train(name="other", report=broken)
 

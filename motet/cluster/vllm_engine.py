@@ -138,6 +138,7 @@ class VllmEngine:
         try:
             self._llm = LLM(
                 model=chosen.source,
+                load_format="safetensors",  # never pickles
                 dtype=chosen.dtype,
                 max_model_len=chosen.context,
                 max_num_seqs=chosen.rows,

@@ -11,14 +11,16 @@ from motet.rewards.reward import RewardLike, ask
 
 @dataclass(frozen=True)
 class RewardedState:
-    """The wrapped environment's state, and the task that is passed to the reward."""
+    """The wrapped environment's state, and what is passed to the reward."""
 
     task: Task
     inner: Any
+    texts: Mapping[str, str]
+    """Agent -> its latest text. An agent that has not acted yet has none."""
 
 
 class Rewarded(Wrapper[RewardedState]):
-    """Calls `reward` after every turn with the replies of that turn.
+    """Calls `reward` after every turn with the latest text of each agent that has acted.
 
     The environment's terms are kept, including `success`. If the reward returns a term of the same
     name, that term replaces the environment's.
@@ -34,7 +36,7 @@ class Rewarded(Wrapper[RewardedState]):
         return Rewarded(self.environment.alone(), self.reward)
 
     async def start(self, task: Task, seed: int) -> RewardedState:
-        return RewardedState(task, await self.environment.start(task, seed))
+        return RewardedState(task, await self.environment.start(task, seed), {})
 
     def observe(self, state: RewardedState) -> Mapping[str, Prompt]:
         return self.environment.observe(state.inner)
@@ -44,7 +46,7 @@ class Rewarded(Wrapper[RewardedState]):
     ) -> Transition:
         """Raises: RewardFault if the reward raises or does not return valid scores."""
         transition = await self.environment.step(state.inner, replies, seed)
-        texts = {agent: reply.text for agent, reply in replies.items()}
+        texts = {**state.texts, **{agent: reply.text for agent, reply in replies.items()}}
         rewards, terms = await ask(self.reward, state.task, texts, self.agents)
-        judged = RewardedState(state.task, transition.state)
+        judged = RewardedState(state.task, transition.state, texts)
         return Transition(judged, rewards, transition.done, {**transition.terms, **terms})

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from motet.core import Environment, Reply, Task
+from motet.core import Environment, Reply, Task, Transition
 from motet.environments.check import check_environment
 from motet.environments.debate_tiny import TinyDebate
 from motet.environments.relay import Relay
@@ -37,6 +37,38 @@ def test_the_reward_is_asked_every_turn_and_the_environments_terms_stay():
     last = step(environment, ("x", "yz"), ("1234", "1234"))
     assert (last.rewards, last.done) == ({"a": 4.0, "b": 4.0}, True)
     assert last.terms == {"success": 1.0, "a_right": 1.0, "b_right": 1.0}
+
+
+class WriterThenReviewer(Environment):
+    """Two agents take turns; the state is the number of the turn."""
+
+    agents = ("writer", "reviewer")
+
+    def tasks(self, split):
+        return [TASK]
+
+    async def start(self, task, seed):
+        return 0
+
+    def observe(self, state):
+        return {self.agents[state]: "go on"}
+
+    async def step(self, state, replies, seed):
+        return Transition(state + 1, {}, done=state == 1)
+
+
+def test_the_reward_gets_the_latest_text_of_each_agent_that_has_acted():
+    seen = []
+    environment = Rewarded(WriterThenReviewer(), lambda task, texts: seen.append(texts) or 0.0)
+
+    async def run():
+        state = await environment.start(TASK, 0)
+        for agent, text in (("writer", "draft"), ("reviewer", "fine")):
+            assert list(environment.observe(state)) == [agent]
+            state = (await environment.step(state, {agent: Reply(text)}, 0)).state
+
+    asyncio.run(run())
+    assert seen == [{"writer": "draft"}, {"writer": "draft", "reviewer": "fine"}]
 
 
 def test_the_reward_knows_the_task_and_may_name_a_success_of_its_own():

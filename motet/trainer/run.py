@@ -203,13 +203,13 @@ class TrainingRun:
         """
         self._last_step = None
         measured, alarm = self._log(step)
-        self._callbacks.step(step.number, measured)
-        last = self._is_last(step.number)
         every = self._intervals.evaluate_every
         evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
         facts, evaluated = self._weights.facts(), not evaluation_due
         finished = LastStep(step.number, credit_state, facts, evaluated, pending=pending)
         self._last_step, self._done = finished, step.number
+        self._callbacks.step(step.number, measured)
+        last = self._is_last(step.number)
         if evaluation_due and not last:
             with self._run_state.profile.stage("evaluate"):
                 measured |= await self._evaluate_after(finished)
