@@ -60,9 +60,7 @@ class EngineChoice(StrEnum):
 
 EngineOption = Annotated[
     EngineChoice,
-    typer.Option(
-        help='Motet\'s own sampler, or vLLM engines, which need pip install "motet[cluster]".'
-    ),
+    typer.Option(help="Motet's own sampler, or vLLM engines, which need the extra cluster."),
 ]
 MaxBatch = Annotated[
     int, typer.Option(min=1, help="Maximum number of requests to models that one batch joins.")
