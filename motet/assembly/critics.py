@@ -9,6 +9,7 @@ from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
+from motet.models.ranks import Ranks
 from motet.seeding import derive
 from motet.settings import Lora, Optimizer
 from motet.trainer.components import REWARD_MODEL
@@ -32,8 +33,13 @@ class SharedModels:
         return self._loaded[model]
 
 
-def load_model(base: ModelConfig, source: str | Path, *, full: bool) -> Backbone:
-    """Load a copy of a base model; with `full` all of its weights are trained."""
+def load_model(
+    base: ModelConfig, source: str | Path, *, full: bool, ranks: Ranks | None = None
+) -> Backbone:
+    """Load a copy of a base model; with `full` all of its weights are trained.
+
+    `ranks`: the processes among which its weights are divided.
+    """
     return Backbone.load(
         source,
         device=base.device,
@@ -43,6 +49,7 @@ def load_model(base: ModelConfig, source: str | Path, *, full: bool) -> Backbone
         checkpointing=base.checkpointing,
         attention=base.attention,
         chat_template=base.chat_template,
+        ranks=ranks,
     )
 
 
@@ -52,9 +59,11 @@ def critics_of(
     shared: SharedModels,
     bases: Mapping[str, str | Path],
     only: Container[str] | None = None,
+    ranks: Ranks | None = None,
 ) -> dict[str, Critic]:
     """Build every critic of the team, on the trunk that the config chooses, and the reward
-    model. With `only`, those with these names; `policies` then has the ones they judge."""
+    model. With `only`, those with these names; `policies` then has the ones they judge. With
+    `ranks`, these processes divide the weights of a critic that trains all of them."""
     config, critics = setup.config, {}
     chosen = config.critic or CriticConfig()
     for agent, name in setup.team.critics.items():
@@ -65,7 +74,9 @@ def critics_of(
             critics[name] = Critic.on(name, player, owns_trunk=False)
         else:
             model = chosen.model or config.policies[player.name].model
-            critics[name] = _critic(name, chosen.train, model, chosen.lora, config, shared, bases)
+            critics[name] = _critic(
+                name, chosen.train, model, chosen.lora, config, shared, bases, ranks
+            )
     wanted = config.reward_model
     if wanted is not None and (only is None or REWARD_MODEL in only):
         critics[REWARD_MODEL] = _critic(
@@ -76,6 +87,7 @@ def critics_of(
             config,
             shared,
             bases,
+            ranks,
         )
     return critics
 
@@ -88,9 +100,10 @@ def _critic(
     config: RunConfig,
     shared: SharedModels,
     bases: Mapping[str, str | Path],
+    ranks: Ranks | None,
 ) -> Critic:
     if train == "full":
-        backbone = load_model(config.models[model], bases[model], full=True)
+        backbone = load_model(config.models[model], bases[model], full=True, ranks=ranks)
         return Critic.on(name, Policy(name, backbone), owns_trunk=True)
     if train == "lora":
         seed = derive(config.seed, "adapter", name) % 2**63

@@ -171,17 +171,17 @@ def assemble(
     shared = SharedModels(config, bases)
     others = config.comparator.team.values() if train and config.comparator is not None else ()
     policies = {
-        name: policy_of(name, config, shared, bases, saved, train=train)
+        name: policy_of(name, config, shared, bases, saved, train=train, ranks=ranks)
         for name in dict.fromkeys((*setup.team.policies, *others))
         if only is None or name in only
     }
     references = (
         _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
     )
-    critics = critics_of(setup, policies, shared, bases, only) if train else {}
+    critics = critics_of(setup, policies, shared, bases, only, ranks) if train else {}
     sources = {name: bases[config.policies[name].model] for name in policies}
     if ranks is not None:
-        _shard(policies, references, critics, ranks)
+        _shard_the_rest(policies, references, critics, ranks)
     comparator = (
         comparator_of(setup, policies, shared, {**sources, **saved}) if train else Comparator()
     )
@@ -213,14 +213,17 @@ def policy_of(
     saved: Mapping[str, Path],
     *,
     train: bool,
+    ranks: Ranks | None = None,
 ) -> Policy:
-    """Load one policy: from its folder in `saved`, or as the config starts it."""
+    """Load one policy: from its folder in `saved`, or as the config starts it.
+
+    `ranks`: the processes among which its weights are divided, if all of them are trained.
+    """
     chosen = config.policies[name]
     if chosen.train == "full":
         source = saved[name] if name in saved else bases[chosen.model]
-        return Policy(
-            name, load_model(config.models[chosen.model], source, full=train), None, trainable=train
-        )
+        backbone = load_model(config.models[chosen.model], source, full=train, ranks=ranks)
+        return Policy(name, backbone, None, trainable=train)
     backbone = shared[chosen.model]
     adapter_folder = saved[name] if name in saved else chosen.adapter
     if adapter_folder is not None:
@@ -255,23 +258,24 @@ def _references(
     return references
 
 
-def _shard(
+def _shard_the_rest(
     policies: Mapping[str, Policy],
     references: Mapping[str, Policy],
     critics: Mapping[str, Critic],
     ranks: Ranks,
 ) -> None:
-    """Divide all fully trained weights, and the references of full policies, among `ranks`.
+    """Divide the references of full policies among `ranks`, and the heads of critics on shards.
 
-    Adapters and their bases stay copies, also if a reference is such a base.
+    Fully trained weights are divided already. Adapters and their bases stay copies, also if a
+    reference is such a base.
     """
-    trained = [policy.backbone for policy in policies.values()]
-    trained += [critic.backbone for critic in critics.values()]
     frozen = [one.backbone for name, one in references.items() if policies[name].adapter is None]
-    for backbone in dict.fromkeys([*trained, *frozen]):
-        if backbone.trainable_full or (backbone in frozen and not backbone.adapters):
-            on_it = [critic.head for critic in critics.values() if critic.backbone is backbone]
-            backbone.shard(on_it, ranks)
+    for backbone in dict.fromkeys(frozen):
+        if not backbone.adapters:
+            backbone.shard(ranks)
+    for critic in critics.values():
+        if critic.backbone.shards is not None:
+            critic.backbone.shards.add(critic.head)
 
 
 def _learners(

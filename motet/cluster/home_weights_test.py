@@ -75,7 +75,7 @@ def test_the_noise_follows_from_the_seed(folder: Path) -> None:
 def _two(rank: int, meet: str, folder: Path, out: Path) -> None:
     torch.set_num_threads(1)
     policy = full(folder, "bfloat16")
-    policy.backbone.shard([], Ranks(rank, 2, meet, 300.0, torch.device("cpu")))
+    policy.backbone.shard(Ranks(rank, 2, meet, 300.0, torch.device("cpu")))
     start = exported(policy)
     kept = disturb(policy, seed=0)
     noisy = exported(policy)

@@ -35,6 +35,7 @@ from motet.models.quantized import Quantize, check_quantize
 from motet.models.ranks import Ranks
 from motet.models.recompute import blocks_of
 from motet.models.saving import save_model
+from motet.models.shard_loading import hollow_model, read_weights
 from motet.models.shards import Shards
 from motet.models.trials import FAILURES
 from motet.settings import Lora
@@ -100,10 +101,14 @@ class Backbone(CausalLM):
         checkpointing: bool = False,
         attention: Attention = "auto",
         chat_template: str | None = None,
+        ranks: Ranks | None = None,
     ) -> Self:
         """Load a folder or a hub name (safetensors only, no remote code).
 
-        `chat_template` is a Jinja file that replaces the model's own template.
+        Args:
+            chat_template: a Jinja file that replaces the model's own template.
+            ranks: the processes among which the weights are divided (`shard`), all of which must
+                load. Each reads only its part where the files allow that.
 
         Raises: ConfigError if the model cannot be used.
         """
@@ -117,11 +122,10 @@ class Backbone(CausalLM):
         check_attention(attention, place, DTYPES[dtype])
         check_quantize(quantize, place)
         tokenizer, context_length = tokenizer_with(source, chat_template)
-        model = load_model(
-            source, torch.float32 if trainable_full else DTYPES[dtype], place, quantize, attention
-        )
+        hollow = hollow_model(source, attention) if ranks is not None else None
+        wide = torch.float32 if trainable_full else DTYPES[dtype]
         loaded = cls(
-            model,
+            load_model(source, wide, place, quantize, attention) if hollow is None else hollow,
             tokenizer,
             context_length,
             device=place,
@@ -130,12 +134,17 @@ class Backbone(CausalLM):
             checkpointing=checkpointing,
             attention=attention,
         )
-        if checkpointing and not any(blocks_of(model)):
+        if ranks is not None:
+            loaded.shard(ranks)
+        if hollow is not None:
+            read_weights(hollow, source)
+        if checkpointing and not any(blocks_of(loaded.model)):
             raise ConfigError(
                 f"model {str(source)!r} has no blocks that support checkpointing: use "
                 "checkpointing: false"
             )
-        loaded.capabilities = capabilities_of(loaded, source)
+        with torch.no_grad():
+            loaded.capabilities = loaded.run(lambda: capabilities_of(loaded, source))
         loaded.sampling = sampling_of(source) if trainable_full else {}
         return loaded
 
@@ -259,8 +268,8 @@ class Backbone(CausalLM):
         wide = self.model._keep_in_fp32_modules_strict or ()
         return any(re.search(pattern.replace("*", ".*"), name) for pattern in wide)
 
-    def shard(self, heads: Sequence[nn.Module], ranks: Ranks) -> None:
-        """Divide all weights, and the `heads` of critics on them, among the processes of `ranks`.
+    def shard(self, ranks: Ranks) -> None:
+        """Divide all weights among the processes of `ranks`.
 
         `parameters_of` then returns other parameters.
 
@@ -274,7 +283,7 @@ class Backbone(CausalLM):
                 "home"
             )
         with self._masters.in_place():
-            self.shards = Shards(self.model, heads, self.dtype, ranks)
+            self.shards = Shards(self.model, self.dtype, ranks)
         self._masters = Masters()  # the shards are float32
 
     def run(self, compute: Callable[[], R]) -> R:

@@ -36,7 +36,8 @@ class Critic:
         frozen.
         """
         backbone = trunk.backbone
-        head = nn.Linear(backbone.width, 1, device=backbone.device, dtype=torch.float32)
+        width = backbone.run(lambda: backbone.width)
+        head = nn.Linear(width, 1, device=backbone.device, dtype=torch.float32)
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
         if owns_trunk:

@@ -54,14 +54,16 @@ def ends_of(source: str | Path, tokenizer: PreTrainedTokenizerBase) -> tuple[int
     Raises: ConfigError.
     """
     with allowed_contents(source, "tokenizer") as view:
-        config = config_of(source, view)
-        with library(named(source), EXPECTED):
-            generation = (
-                GenerationConfig.from_pretrained(view)
-                if (view / GENERATION).is_file()
-                else GenerationConfig.from_model_config(config)
-            )
+        generation = generation_of(source, view, config_of(source, view))
     return end_tokens(generation, tokenizer)
+
+
+def generation_of(source: str | Path, view: Path, config: PretrainedConfig) -> GenerationConfig:
+    """Return the settings of generation of the model at `source`. Raises: ConfigError."""
+    with library(named(source), EXPECTED):
+        if (view / GENERATION).is_file():
+            return GenerationConfig.from_pretrained(view)
+        return GenerationConfig.from_model_config(config)
 
 
 def end_tokens(
@@ -85,18 +87,8 @@ def load_model(
     Raises: ConfigError.
     """
     with allowed_contents(source, "weights") as view:
-        config = config_of(source, view)
+        config, _ = described(source, view, quantize, attention)
         stored = stored_as(config)
-        if stored not in ("none", quantize):
-            raise ConfigError(
-                f"model {str(source)!r} has quantized weights ({stored}), but its quantize is "
-                f"{quantize}: use the model without "
-                f"quantization{f', or quantize: {stored}' if stored in get_args(Quantize) else ''}"
-            )
-        _without_dropout(config)
-        skeleton = _skeleton(source, config)
-        _check_size(source, skeleton, view)
-        _check_attention_of(source, type(skeleton), attention)
         how: dict[str, Any] = {} if quantize == "none" else {"device_map": {"": device}}
         if quantize != stored:
             how["quantization_config"] = quantization(quantize, dtype)
@@ -110,10 +102,7 @@ def load_model(
     # With output_loading_info the result is a pair, which its annotation does not say.
     model, about = cast(tuple[PreTrainedModel, dict[str, Any]], loaded)
     _check_loaded(source, about)
-    model.name_or_path = model.config.name_or_path = str(source)
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
+    named_and_without_dropout(model, source)
     if quantize != "none":
         learnable_on_the_cpu(model)
     else:
@@ -123,6 +112,36 @@ def load_model(
         # float32.
         _check_computes(source, model)
     return model
+
+
+def described(
+    source: str | Path, view: Path, quantize: Quantize, attention: Attention
+) -> tuple[PretrainedConfig, PreTrainedModel]:
+    """Return the config of the model at `source`, without dropout, and the model without memory for
+    its weights and tables, after all checks that need neither.
+
+    `view` has the allowed contents of `source`. Raises: ConfigError.
+    """
+    config = config_of(source, view)
+    stored = stored_as(config)
+    if stored not in ("none", quantize):
+        raise ConfigError(
+            f"model {str(source)!r} has quantized weights ({stored}), but its quantize is "
+            f"{quantize}: use the model without "
+            f"quantization{f', or quantize: {stored}' if stored in get_args(Quantize) else ''}"
+        )
+    _without_dropout(config)
+    skeleton = _skeleton(source, config)
+    _check_size(source, skeleton, view)
+    _check_attention_of(source, type(skeleton), attention)
+    return config, skeleton
+
+
+def named_and_without_dropout(model: PreTrainedModel, source: str | Path) -> None:
+    model.name_or_path = model.config.name_or_path = str(source)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
 
 
 def _check_vocabulary(

@@ -31,7 +31,7 @@ class Ranks:
 
         Raises: torch.distributed.DistError if not all processes come within `seconds`.
         """
-        self.rank = rank
+        self.rank, self.device = rank, device
         host, _, port = meet.rpartition(":")
         timeout = timedelta(seconds=seconds)
         store = TCPStore(host, int(port), timeout=timeout, wait_for_workers=False)

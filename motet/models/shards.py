@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.hf_storage import (
     HuggingFaceStorageReader,
     HuggingFaceStorageWriter,
 )
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -35,40 +36,51 @@ class _Root(nn.Module):
     So a head that is read by hand and the embedding that it may be tied to are one group.
     """
 
-    def __init__(self, model: nn.Module, heads: Iterable[nn.Module]) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model, self.heads = model, nn.ModuleList(heads)
+        self.model = model
 
     def forward(self, compute: Callable[[], Any]) -> Any:
         return compute()
 
 
 class Shards:
-    """The shards of one model, and of the `heads` of the critics on it.
+    """The shards of one model, and of the heads of the critics on it.
 
     Every method must be called in all processes of `ranks`, in the same order.
     """
 
-    def __init__(
-        self, model: nn.Module, heads: Sequence[nn.Module], dtype: torch.dtype, ranks: Ranks
-    ) -> None:
-        """Keep this process's part of the weights, which must be equal in all processes."""
-        self.rank = ranks.rank
-        self._model, root = model, _Root(model, heads)
+    def __init__(self, model: nn.Module, dtype: torch.dtype, ranks: Ranks) -> None:
+        """Keep this process's part of the weights, which must be equal in all processes.
+
+        The parts of weights on the device meta get memory and any numbers.
+        """
+        self._ranks, self._model, root = ranks, model, _Root(model)
         narrow = MixedPrecisionPolicy(dtype, torch.float32, cast_forward_inputs=False)
         for block in blocks_of(model):
             fully_shard(block, mesh=ranks.mesh, mp_policy=narrow)
-        for head in heads:  # it computes in float32
-            fully_shard(head, mesh=ranks.mesh)
         # A root keeps its weights after a forward pass by default, also beyond the next update.
         fully_shard(root, mesh=ranks.mesh, mp_policy=narrow, reshard_after_forward=True)
+        root._apply(  # type: ignore[no-untyped-call]
+            lambda one: torch.empty_like(one, device=ranks.device) if one.is_meta else one
+        )
         self._root: Callable[[Callable[[], Any]], Any] = root
-        self._modules = [module for module in root.modules() if isinstance(module, FSDPModule)]
+        self._modules: list[FSDPModule] = [
+            module for module in root.modules() if isinstance(module, FSDPModule)
+        ]
         for module in self._modules:
-            # Losses are shares of the step, so gradients are summed, not averaged.
-            module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)
+            _add_up_gradients(module)
         self.run(lambda: None)  # FSDP takes the first module that is called for the root
+
+    @property
+    def rank(self) -> int:
+        return self._ranks.rank
+
+    def add(self, head: nn.Module) -> None:
+        """Divide the head of a critic, too. It computes in float32."""
+        module = fully_shard(head, mesh=self._ranks.mesh)
+        _add_up_gradients(module)
+        self._modules.append(module)
 
     def run(self, compute: Callable[[], R]) -> R:
         """Compute with gradients or without. Weights are gathered block by block."""
@@ -104,6 +116,12 @@ class Shards:
             if self.rank == 0:
                 found[name] = complete.cpu()
         return {**buffers, **found} if self.rank == 0 else {}
+
+
+def _add_up_gradients(module: FSDPModule) -> None:
+    """Losses are shares of the step, so gradients are summed, not averaged."""
+    module.set_gradient_divide_factor(1.0)
+    module.set_force_sum_reduction_for_comms(True)
 
 
 @contextmanager
@@ -166,29 +184,44 @@ def read_shards(folders: Sequence[Path], like: Callable[[str], Tensor | None]) -
     """
     found: dict[str, Tensor] = {}
     for folder in folders:
-        reader = HuggingFaceStorageReader(str(folder))
         wanted = {}
-        for name, stored in reader.read_metadata().state_dict_metadata.items():
+        for name, shape in stored_shapes(folder).items():
             kind = like(name)
             if kind is not None:
-                _refuse_shape(name, stored, kind, folder)
+                _refuse_shape(name, shape, kind, folder)
                 place = kind.device if is_shard(kind) else "cpu"
                 wanted[name] = torch.empty_like(kind, device=place)
-        try:
-            with warnings.catch_warnings():
-                # It warns that a single process loads, which is what we want: no process waits.
-                warnings.simplefilter("ignore", UserWarning)
-                load(wanted, storage_reader=reader, no_dist=True)
-        except CheckpointException as error:
-            raise _first(error) from error
+        read_into(folder, wanted)
         found |= wanted
     return found
 
 
-def _refuse_shape(name: str, stored: Any, kind: Tensor, folder: Path) -> None:
-    if stored.size != kind.shape:
+def stored_shapes(folder: Path) -> dict[str, torch.Size]:
+    """Return the shape of every tensor in the safetensors files of `folder`."""
+    stored = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    return {
+        name: one.size for name, one in stored.items() if isinstance(one, TensorStorageMetadata)
+    }
+
+
+def read_into(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """Overwrite `tensors`, or this process's shards of them, by those of the files in `folder`.
+
+    Each must be there, in the same shape. Raises: OSError.
+    """
+    try:
+        with warnings.catch_warnings():
+            # It warns that a single process loads, which is what we want: no process waits.
+            warnings.simplefilter("ignore", UserWarning)
+            load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+    except CheckpointException as error:
+        raise _first(error) from error
+
+
+def _refuse_shape(name: str, stored: torch.Size, kind: Tensor, folder: Path) -> None:
+    if stored != kind.shape:
         raise ConfigError(
-            f"{folder} has no weights of this shape for {name}: got {[*stored.size]}, expected "
+            f"{folder} has no weights of this shape for {name}: got {[*stored]}, expected "
             f"{[*kind.shape]}, as in a checkpoint of the same config"
         )
 

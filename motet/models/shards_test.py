@@ -21,6 +21,7 @@ from motet.core import (
 from motet.errors import ConfigError
 from motet.models import optimizers
 from motet.models.backbone import Backbone, Policy
+from motet.models.causal_lm import Capabilities
 from motet.models.critic import Critic
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
@@ -48,19 +49,22 @@ class Taught:
     learner: LocalLearner | None = None
 
 
-def load(folder: Path, kind: str) -> Taught:
+def load(folder: Path, kind: str, ranks: Ranks | None = None) -> Taught:
     backbone = Backbone.load(
         folder,
         device="cpu",
         dtype="bfloat16" if kind == "bfloat16" else "float32",
         trainable_full=True,
         checkpointing=kind == "checkpointing",
+        ranks=ranks,
     )
     policy = Policy("p", backbone)
     critic = Critic.on("c", policy, owns_trunk=False)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         critic.head.weight += torch.randn(critic.head.weight.shape, generator=generator)
+    if backbone.shards is not None:
+        backbone.shards.add(critic.head)
     return Taught(policy, critic)
 
 
@@ -138,8 +142,7 @@ def work(rank: int, meet: str, folders: dict[str, Path], out: Path) -> None:
     torch.set_num_threads(1)
     ranks = Ranks(rank, 2, meet, 300.0, torch.device("cpu"))
     for kind in KINDS:
-        alone, shared = (load(folders[kind], kind) for _ in range(2))
-        shared.policy.backbone.shard([shared.critic.head], ranks)
+        alone, shared = load(folders[kind], kind), load(folders[kind], kind, ranks)
         one, two = learner_of(alone, None), learner_of(shared, ranks)
         start = complete(alone)
         figures = [(teach(one), teach(two, rank, 2)) for _ in range(STEPS)]
@@ -155,6 +158,7 @@ def work(rank: int, meet: str, folders: dict[str, Path], out: Path) -> None:
         shared.policy.save(out / kind / str(rank))
         found = {
             "figures": figures, "start": start, "ends": ends, "scored": scored, "tied": tied,
+            "able": [one.policy.backbone.capabilities for one in (alone, shared)],
             "local": sum(weight.to_local().numel() for weight in shared.policy.parameters()),
         }  # fmt: skip
         torch.save(found, out / f"{kind}-{rank}.pt")
@@ -221,7 +225,7 @@ def found(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_two_processes_learn_what_one_does(found, kind, rank):
-    told = torch.load(found / f"{kind}-{rank}.pt")
+    told = torch.load(found / f"{kind}-{rank}.pt", weights_only=False)
     exact = kind != "bfloat16"
     for alone, shared in told["figures"]:
         for name in "pc":
@@ -249,7 +253,7 @@ def test_two_processes_learn_what_one_does(found, kind, rank):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_process_holds_half_and_a_tied_head_stays_tied(found, kind):
-    told = [torch.load(found / f"{kind}-{rank}.pt") for rank in (0, 1)]
+    told = [torch.load(found / f"{kind}-{rank}.pt", weights_only=False) for rank in (0, 1)]
     every = sum(weight.numel() for weight in told[0]["start"][:-2])  # without the critic's head
     halves = [one["local"] for one in told]
     assert sum(halves) == every
@@ -258,11 +262,18 @@ def test_each_process_holds_half_and_a_tied_head_stays_tied(found, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_divided_model_passes_the_trials_of_a_whole_one(found, kind):
+    for rank in (0, 1):
+        alone, shared = torch.load(found / f"{kind}-{rank}.pt", weights_only=False)["able"]
+        assert shared == alone == Capabilities(True, True, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_first_process_saves_the_whole_float32_weights(found, kind):
     assert not (found / kind / "1").exists()
     saved = load_file(found / kind / "0" / "model.safetensors")
     policy = load(found / kind / "0", "float32").policy
-    weights = torch.load(found / f"{kind}-0.pt")["ends"][1]
+    weights = torch.load(found / f"{kind}-0.pt", weights_only=False)["ends"][1]
     own = policy.backbone.parameters_of(None)
     assert len(saved) == len(own)
     assert all(torch.equal(one, other) for one, other in zip(own, weights[:-2], strict=True))
@@ -305,4 +316,4 @@ def test_a_model_of_mixed_dtypes_cannot_be_divided(found):
     backbone = load(found / "qwen3-model", "bfloat16").policy.backbone
     backbone.model._keep_in_fp32_modules_strict = ["norm"]
     with pytest.raises(ConfigError, match=r"norm.* one GPU per home"):
-        backbone.shard([], None)
+        backbone.shard(None)

@@ -66,13 +66,10 @@ class HomeNeeds:
         """Return the most bytes on each of so many GPUs; `samples`: the home itself samples."""
         shards = 1 if self.adapter else gpus
         playing = self.playing() if samples and self.plays else 0
-        frozen = memory.frozen(self.shape, self.width, self.quantize)
         if shards == 1:
             return self.lasting(1) + max(self.learning(), playing)
-        whole = self.shape.parameters * self.width  # also for a probe or a reference
-        loaded = memory.held(self.trained, self.width) + (frozen if self.reference else 0)
-        working = self.lasting(shards) + max(self.learning(), playing + whole)
-        return max(working, CUDA_CONTEXT + loaded)
+        whole = self.shape.parameters * self.width  # to sample, for a probe, to load a reference
+        return self.lasting(shards) + max(self.learning(), playing + whole)
 
     def lasting(self, shards: int) -> int:
         """Return the bytes of weights, gradients and optimizer on each of `shards` GPUs that share
