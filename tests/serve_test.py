@@ -17,7 +17,7 @@ import yaml
 
 import motet
 from benchmarks import serve as load
-from motet.cluster import vllm_setup
+from motet.cluster import vllm_checks
 from motet.errors import ConfigError
 from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import ROOT, ForkedProcess
@@ -174,7 +174,7 @@ def test_a_team_that_cannot_be_asked_is_refused_in_one_line(tmp_path):
 
 
 def test_without_vllm_the_engine_vllm_is_refused_with_what_to_install(config, monkeypatch):
-    monkeypatch.setattr(vllm_setup, "find_spec", lambda name: None)
+    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: None)
     expected = r'needs vLLM, which is not installed: pip install "motet\[cluster\]", .*--engine'
     with pytest.raises(ConfigError, match=expected):
         motet.chat(config, engine="vllm")

@@ -52,7 +52,7 @@ def _opened(
     if engine not in get_args(SampledBy):
         raise ConfigError(f"engine is {engine!r}; expected own or vllm")
     if engine == "vllm":
-        from motet.cluster.vllm_setup import check_installed
+        from motet.cluster.vllm_checks import check_installed
 
         check_installed()
     use_threads(settings)
@@ -103,7 +103,7 @@ def chat(
     settings = read_config(target, overrides, **objects)
     first = secrets.randbits(63) if seed is None else seed
     if engine == "vllm" and temperature:
-        from motet.cluster.vllm_setup import check_temperature
+        from motet.cluster.vllm_checks import check_temperature
 
         check_temperature("the team", temperature)
     with _opened(settings, target, engine, show) as (setup, sampler):

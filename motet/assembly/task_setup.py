@@ -150,7 +150,7 @@ def _check_devices(config: RunConfig) -> None:
 def _check_cluster(config: RunConfig) -> None:
     """Check what vLLM samples with. Other runs do not load the cluster package."""
     if config.cluster is not None:
-        from motet.cluster.vllm_setup import check_vllm
+        from motet.cluster.vllm_checks import check_vllm
 
         check_vllm(config)
 

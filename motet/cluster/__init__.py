@@ -4,10 +4,11 @@ Ray places and watches the processes. This is the only package that imports Ray 
 
 actors.py            Ray: start it, place processes, call them, turn its errors into ours
 home.py              inside a process: one base model in training, with everything that lives on it
-ranked.py            a home of several processes with copies of its weights
+ranked.py            a home of several processes, with shards or copies of its weights
 remote.py            learner, sampler, scorer and publisher of homes, as the driver sees them
 models.py            all models of a run: open them, save and load their weights
-vllm_setup.py        what a config with vLLM needs, and its sampler and publisher
+vllm_checks.py       what vLLM cannot compute is refused
+vllm_setup.py        the vLLM sampler of a run, and its publisher
 vllm_sampler.py      sampling by vLLM engines
 served.py            engines for a team that answers, without homes
 engine_publisher.py  new weights for the engines; home_weights.py exports them from a home

@@ -17,9 +17,10 @@ from motet.cluster.gated import GatedHome
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.ranked import RankedHome
 from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
+from motet.cluster.vllm_checks import check_installed
 from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
-from motet.cluster.vllm_setup import check_installed, vllm_sampler
+from motet.cluster.vllm_setup import vllm_sampler
 from motet.config.cluster import SamplersConfig
 from motet.timeouts import run_loop
 from motet.trainer.checkpoint import SHARDS

@@ -14,9 +14,9 @@ from motet.assembly.task_setup import TaskSetup
 from motet.cluster.actors import Bundle, places, spawn, started
 from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts, gathered
 from motet.cluster.engine_publisher import EnginePolicy
+from motet.cluster.vllm_checks import check_team, rank_in
 from motet.cluster.vllm_engine import EngineSettings, VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
-from motet.cluster.vllm_setup import check_team, rank_in
 from motet.config.cluster import ClusterConfig, LearnersConfig, SamplersConfig
 from motet.config.schema import RunConfig
 from motet.models.adapter_folder import FILE, weights_of

@@ -9,8 +9,8 @@ import pytest
 
 from motet.assembly.homes import homes_of
 from motet.cluster.served import served_team, with_engines
+from motet.cluster.vllm_checks import check_team
 from motet.cluster.vllm_engine import EngineSettings
-from motet.cluster.vllm_setup import check_team
 from motet.config.load import make_config
 from motet.core import Team
 from motet.errors import ConfigError, ProcessLost

