@@ -5,10 +5,11 @@ published weights answers the same rows in the same way.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from motet.cluster.remote import together
 from motet.errors import EnginesLost, ProcessLost
 
 
@@ -98,7 +99,7 @@ class EnginePool:
 
     async def ask_all(self, verb: str, *given: Any) -> list[Any]:
         """Call every engine with the same arguments."""
-        return await gathered([self.ask(number, verb, *given) for number in range(len(self))])
+        return await together(*(self.ask(number, verb, *given) for number in range(len(self))))
 
     async def ask_now(self, number: int, verb: str, *given: Any) -> Any:
         """Call one engine, which `restore` is preparing. Raises: ProcessLost, MotetError."""
@@ -132,12 +133,3 @@ class EnginePool:
                 except ProcessLost as error:
                     reason = error
             self._restarts.seconds += asyncio.get_running_loop().time() - begun
-
-
-async def gathered(calls: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Wait for all calls, also if one fails. Then raise the first error, or return the results."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results

@@ -7,8 +7,8 @@ from typing import Any
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.cluster.engine_pool import EnginePool, Restarts, gathered
-from motet.cluster.remote import Process
+from motet.cluster.engine_pool import EnginePool, Restarts
+from motet.cluster.remote import Process, together
 from motet.cluster.verification import (
     Difference,
     ProbeRecord,
@@ -97,13 +97,13 @@ class EnginePublisher:
 
     async def load(self) -> None:
         """Load the base models in all engines. Raises: ConfigError if vLLM cannot load one."""
-        await gathered([pool.load() for pool in self.pools.values()])
+        await together(*(pool.load() for pool in self.pools.values()))
 
     async def catch_up(self) -> None:
         """Rehearse, and send the engines what the homes have, if that is not done yet."""
         async with self._turn:
             if not self.ends:
-                ends = await gathered([self._homes[home].call("ends") for home in self.pools])
+                ends = await together(*(self._homes[home].call("ends") for home in self.pools))
                 self.ends = dict(zip(self.pools, ends, strict=True))
             behind, self._behind = sorted(self._behind), set()
             if not behind:
@@ -115,7 +115,7 @@ class EnginePublisher:
             await self._verify(behind)
 
     async def _send(self, names: Sequence[str], suffix: str = "") -> None:
-        await gathered([self._send_one(name, f"{self.versions[name]}{suffix}") for name in names])
+        await together(*(self._send_one(name, f"{self.versions[name]}{suffix}") for name in names))
 
     async def _send_one(self, name: str, label: str) -> None:
         policy = self.policies[name]
@@ -183,12 +183,12 @@ class EnginePublisher:
         """Publish known noise on the trained weights, compare, and publish the weights again."""
         homes = [(self._homes[self.policies[name].home], name) for name in names]
         try:
-            await gathered([home.call("disturb", name) for home, name in homes])
+            await together(*(home.call("disturb", name) for home, name in homes))
             before = await self._differences(names)
             await self._send(names, "-rehearsal")
             after = await self._differences(names)
         finally:
-            await gathered([home.call("undisturb", name) for home, name in homes])
+            await together(*(home.call("undisturb", name) for home, name in homes))
         for name in names:
             dtype = self.policies[name].dtype
             who = f"the engine of policy {name}"
@@ -211,7 +211,7 @@ class EnginePublisher:
 
     async def _differences(self, names: Sequence[str], keep: bool = False) -> dict[str, Difference]:
         """Let every engine of these policies answer the probe, and the homes score it."""
-        found = await gathered([self._difference(self.policies[name], keep) for name in names])
+        found = await together(*(self._difference(self.policies[name], keep) for name in names))
         return dict(zip(names, found, strict=True))
 
     async def _difference(self, policy: EnginePolicy, keep: bool) -> Difference:

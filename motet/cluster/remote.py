@@ -1,7 +1,7 @@
 """The learner, sampler, scorer and publisher of models in other processes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
@@ -179,9 +179,10 @@ def by_home(homes: Mapping[str, Process], names: Sequence[str]) -> dict[Process,
     return places
 
 
-async def together(*work: Any) -> None:
-    """Do everything at the same time. Raises: the first exception in order, after all have
-    ended."""
-    for ended in await asyncio.gather(*work, return_exceptions=True):
-        if isinstance(ended, BaseException):
-            raise ended
+async def together(*calls: Awaitable[Any]) -> list[Any]:
+    """Wait for all calls, also if one fails. Then raise the first error, or return the results."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results

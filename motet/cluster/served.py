@@ -12,8 +12,9 @@ from pathlib import Path
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup
 from motet.cluster.actors import Bundle, places, spawn, started
-from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts, gathered
+from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
 from motet.cluster.engine_publisher import EnginePolicy
+from motet.cluster.remote import together
 from motet.cluster.vllm_checks import check_team, rank_in
 from motet.cluster.vllm_engine import EngineSettings, VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
@@ -52,7 +53,7 @@ class ServedTeam:
         # One after the other: an engine measures the free memory of its GPU while it loads.
         for pool in self.pools.values():
             await pool.load()
-            await gathered([self.restore(pool, number) for number in range(len(pool))])
+            await together(*(self.restore(pool, number) for number in range(len(pool))))
 
     async def restore(self, pool: EnginePool, number: int) -> None:
         """Load the adapters in an engine that has only its base model."""

@@ -11,8 +11,9 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any, Protocol
 
-from motet.cluster.engine_pool import EnginePool, gathered
+from motet.cluster.engine_pool import EnginePool
 from motet.cluster.engine_publisher import EnginePolicy
+from motet.cluster.remote import together
 from motet.cluster.vllm_engine import EngineRow
 from motet.core import Fault, OnAnswer, Sampled, SampleRequest
 from motet.models.completions import SampledAnswer, completions_of
@@ -89,7 +90,7 @@ class VllmSampler:
                 for number, dealt in enumerate(deal(rows, len(pool)))
                 if dealt
             ]
-        await gathered(asked)
+        await together(*asked)
         self._seconds["prefill"] += fitted - begun
         self._seconds["decode"] += perf_counter() - fitted
         return open_.answers()
