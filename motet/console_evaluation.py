@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+
 from motet.console import figure, out, print_conventions, titled
 
 if TYPE_CHECKING:
@@ -159,7 +161,9 @@ def print_baselines(target: Path, found: dict[str, Any]) -> None:
         f"{target}: {found['tasks']} held-out tasks",
         ["protocol", "success", "reward", "behind", "n", "tokens", "seconds"],
     )
-    table.show_lines = True
+    # Without borders the table fits 80 columns, so that intervals are not broken.
+    table.box, table.show_edge, table.show_lines = box.HORIZONTALS, False, True
+    table.pad_edge, table.padding = False, (0, 1, 0, 0)
     compared = "reward" if rows[0]["success"] is None else "success"
     for row in rows:
         table.add_row(
