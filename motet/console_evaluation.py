@@ -164,15 +164,17 @@ def print_baselines(target: Path, found: dict[str, Any]) -> None:
     # Without borders the table fits 80 columns, so that intervals are not broken.
     table.box, table.show_edge, table.show_lines = box.HORIZONTALS, False, True
     table.pad_edge, table.padding = False, (0, 1, 0, 0)
+    table.columns[0].overflow = "fold"
     compared = "reward" if rows[0]["success"] is None else "success"
     for row in rows:
+        tokens = row["tokens_per_task"]
         table.add_row(
             row["protocol"],
             estimated(row["success"]),
             estimated(row["reward"]),
             estimated(row["lead"][compared]) if row["lead"] else "-",
             str(row["n"]),
-            f"{row['tokens_per_task']:,.1f}",
+            f"{tokens:,.1f}" if tokens < 1000 else f"{tokens:,.0f}",
             f"{row['time']['seconds_per_task']:.3f}",
         )
     out.print(table)
