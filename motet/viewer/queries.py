@@ -43,7 +43,8 @@ class GameFilter:
     """The agent whose reward is shown and whose texts are searched."""
     task: str | None = None
     text: str | None = None
-    """Words that the texts contain, all of them. The last may be the beginning of a word."""
+    """Words that the task and the texts of all agents, or those of `agent`, contain together. The
+    last may be the beginning of a word."""
     order: Order = "newest"
     start: int = 0
     count: int = 50
@@ -151,23 +152,24 @@ def _conditions(wanted: GameFilter) -> tuple[str, list[str], list[Any]]:
         conditions.append("' ' || games.causes || ' ' LIKE ? ESCAPE '!'")
         escaped = re.sub(r"([!%_])", r"!\1", wanted.fault)
         values.append(f"% {escaped} %")
-    phrase = _phrase(wanted.text or "")
-    if phrase:
+    words = _words(wanted.text or "")
+    for word in words:  # each may be in the text of another agent
         conditions.append(
             "games.id IN (SELECT agents.game FROM words JOIN agents ON agents.id = words.rowid "
             "WHERE words MATCH ?" + (" AND agents.agent = ?)" if wanted.agent is not None else ")")
         )
-        values += [phrase] if wanted.agent is None else [phrase, wanted.agent]
-    elif wanted.text and wanted.text.strip():
+        values += [word] if wanted.agent is None else [word, wanted.agent]
+    if not words and wanted.text and wanted.text.strip():
         conditions.append("0")  # only punctuation, which the search does not know
     return tables, conditions, values
 
 
-def _phrase(text: str) -> str:
-    """Return the query of the text search: all words, in quotes, so that none is an operator."""
-    words = re.findall(r"\w+", text.replace("\0", " "))
-    quoted = [f'"{word}"' for word in words]
-    return " ".join(quoted) + ("*" if quoted and text[-1:].isalnum() else "")
+def _words(text: str) -> list[str]:
+    """Return a query of the text search for each word, in quotes, so that none is an operator."""
+    quoted = [f'"{word}"' for word in re.findall(r"\w+", text.replace("\0", " "))]
+    if quoted and text[-1:].isalnum():
+        quoted[-1] += "*"
+    return quoted
 
 
 def _row(row: sqlite3.Row) -> dict[str, Any]:

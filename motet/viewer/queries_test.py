@@ -50,6 +50,9 @@ def _found(index: GameIndex, **wanted) -> list[tuple[int, str]]:
         ({"text": "zeb "}, 0),  # a whole word
         ({"text": "ZEBRA bob"}, 4),
         ({"text": "zebra", "agent": "ann"}, 4),
+        ({"text": "ann bob"}, 16),  # each word by another agent
+        ({"text": "held ann"}, 4),  # in the task, and by an agent
+        ({"text": "ann bob", "agent": "ann"}, 0),
         ({"text": "ann", "agent": "bob"}, 0),
         ({"text": 'lion" OR "tiger'}, 0),  # no operators: a game has all the words
         ({"text": "NOT zebra"}, 0),

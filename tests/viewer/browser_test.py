@@ -321,6 +321,7 @@ def test_an_export_opens_from_disk(tmp_path: Path, look: Look, width: int) -> No
         "overview?run=plain": "Alarms and faults",
         "overview?run=plain&run=hostile": "Differences of the configs",
         "games?run=plain&text=zebra&fault=any": "1–1 of 1 games",
+        "games?run=plain&text=ann sum": "of 12 games",
         "games?run=plain&agent=ann&highest=0.4&kind=train": "of 4 games",
         "games?run=hostile": "games",
         "task?run=plain&task=sum 1": "Games of this task",

@@ -29,10 +29,8 @@
     const wanted = words(text);
     if (!wanted.length) return text.trim() === "";
     const parts = agent ? [row.written[agent] || ""] : [row.excerpt, ...Object.values(row.written)];
-    return parts.some((part) => {
-      const low = part.toLowerCase();
-      return wanted.every((word) => low.includes(word));
-    });
+    const low = parts.map((part) => part.toLowerCase());
+    return wanted.every((word) => low.some((part) => part.includes(word)));
   }
 
   function matches(row, query) {
