@@ -7,18 +7,23 @@ from statistics import mean
 
 from results_runs import CENTRALIZED, PREFERENCES, games, heldout, metrics
 
+import motet
+from motet.rollout.summary import episode_stats
+
 SEEDS = (0, 1, 2)
 
 
 def preferences() -> Iterator[Sequence[str]]:
-    yield ("method", "games", *(f"seed {seed}" for seed in SEEDS), "mean")
+    yield ("method", "games", "tokens", *(f"seed {seed}" for seed in SEEDS), "mean")
     first = next(iter(PREFERENCES.values()))
     before = [heldout(first.folder(seed), "before") for seed in SEEDS]
-    yield ("before", "0", *(f"{value:.3f}" for value in before), f"{mean(before):.3f}")
+    yield ("before", "0", "0", *(f"{value:.3f}" for value in before), f"{mean(before):.3f}")
     for name, experiment in PREFERENCES.items():
-        after = [heldout(experiment.folder(seed), "after") for seed in SEEDS]
+        folders = [experiment.folder(seed) for seed in SEEDS]
+        after = [heldout(folder, "after") for folder in folders]
+        tokens = mean(spent(folder)[-1] + spent_on_pairs(folder) for folder in folders)
         cells = (f"{value:.3f}" for value in after)
-        yield (name, f"{games(experiment.folder(0)):,}", *cells, f"**{mean(after):.3f}**")
+        yield (name, f"{games(folders[0]):,}", f"{tokens:,.0f}", *cells, f"**{mean(after):.3f}**")
 
 
 def centralized() -> Iterator[Sequence[str]]:
@@ -43,6 +48,11 @@ def centralized() -> Iterator[Sequence[str]]:
 def spent(folder: Path) -> list[float]:
     """Return the tokens of the completions of a run, step by step and in all so far."""
     return list(accumulate(row["play/tokens"] for row in metrics(folder, "play/success")))
+
+
+def spent_on_pairs(folder: Path) -> int:
+    """Return the tokens of the games that were played for a reward model."""
+    return sum(episode_stats(one).tokens for one in motet.load_run(folder).episodes("pairs"))
 
 
 def success_at(folder: Path, tokens: float) -> float:

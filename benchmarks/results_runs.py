@@ -89,6 +89,14 @@ ONE_SHOT = (
     "optimizer={schedule: constant, warmup_steps: 0}",
 )
 """All pairs come from the initial team: 96 problems with 80 games each."""
+REWARD_ONCE = (
+    "reward_model.iterations=1",
+    "reward_model.tasks=96",
+    "reward_model.samples=40",
+    "reward_model.pairs=16",
+    "reward_model.replay={mode: current, decay: null, size: null}",
+)
+"""All pairs for the reward model come from the initial team: 96 problems with 40 games each."""
 PREFERENCES = {
     "MAGRPO": QUICKSTART,
     "MAGRPO, twice the samples": Experiment(
@@ -96,6 +104,7 @@ PREFERENCES = {
     ),
     "MADPO, one shot": Experiment("quickstart_madpo_once", "quickstart_madpo", ONE_SHOT),
     "MADPO, iterative": Experiment("quickstart_madpo_iter", "quickstart_madpo_iter"),
+    "MARLHF, one shot": Experiment("quickstart_marlhf_once", "quickstart_marlhf", REWARD_ONCE),
     "MARLHF, iterative": Experiment("quickstart_marlhf", "quickstart_marlhf"),
 }
 """Method -> its runs. All but the first play 7,680 games to learn from."""

@@ -32,7 +32,7 @@ from motet.models.optimizers import check_optimizer
 from motet.models.quantized import check_quantize
 from motet.plugins import is_reference, load_object, nearest
 from motet.rollout.play import check_plan
-from motet.trainer.trackers import check_trackers
+from motet.trainer.trackers import TRACKERS, check_tracker
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,9 @@ def _check_cluster(config: RunConfig) -> None:
 
 def _check_report(config: RunConfig) -> None:
     """Check now that the trackers can be made, not after a warm-up that may take an hour."""
-    with _set_at(config, ("report",)):
-        check_trackers(config.report)
+    for name in TRACKERS:
+        with _set_at(config, ("report", name)):
+            check_tracker(config.report, name)
 
 
 @contextmanager

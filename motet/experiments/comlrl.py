@@ -24,7 +24,7 @@ from motet.settings import Plan
 # Defaults of the published trainers, for the keys of these names
 NUM_TURNS, ROLLOUT_BUFFER_SIZE, REFERENCE_KL_COEF = 1, 1, 0.1
 ADAM_BETA1, ADAM_BETA2 = 0.9, 0.999
-COLLABORATION = "trainer.collaboration_mode"
+COLLABORATION, EVALUATED = "trainer.collaboration_mode", "trainer.eval_num_samples"
 WEIGHT, THRESHOLD = "trainer.early_termination_weight", "trainer.early_termination_threshold"
 TERMINATION_REWARD, TERMINATION_REWARD_ALONE = 4.0, 2.1
 """The most that a team earns, and a single agent: the first trainers stopped there."""
@@ -80,10 +80,11 @@ def set_task(
     config.runs = Path(config.get("output.base_dir", config.runs))
     config.set("algorithm.name", algorithm)
     config.set("rollout.samples", list(samples))
+    parts = _parts(config)
     if dataset_type in BUILD_TYPES:
-        set_building_data(config, dataset_type)
+        set_building_data(config, dataset_type, parts)
     else:
-        _set_data(config)
+        _set_data(config, parts)
     set_building(config, dataset_type, agents)
     agent_names = _set_environment(config, dataset_type, agents)
     if config.get(COLLABORATION, False):
@@ -155,18 +156,26 @@ def _dataset_type(config: Translation) -> str:
     return inferred
 
 
-def _set_data(config: Translation) -> None:
+def _parts(config: Translation) -> Sequence[str]:
+    """Return the parts of the data that are used. eval_num_samples: 0 evaluates nothing."""
+    if config.get(EVALUATED) == 0:
+        config.ignore("{key} is 0, so the held-out data is not used", EVALUATED)
+        return ("train",)
+    config.copy(EVALUATED, "evaluation.tasks")
+    return ("train", "eval") if "dataset.eval_split" in config else ("train",)
+
+
+def _set_data(config: Translation, parts: Sequence[str]) -> None:
     """Set the data sets.
 
     A name that exists as a path is a path. A file has one split, whatever its name, and slices of
     this split are used.
     """
     source = "path" if Path(config["dataset.name"]).exists() else "name"
-    for part in ("train", "eval"):
-        if part == "train" or "dataset.eval_split" in config:
-            split = f"dataset.{part}_split"
-            config.copy("dataset.name", f"data.{part}.{source}")
-            config.set(f"data.{part}.split", config[split], split)
+    for part in parts:
+        split = f"dataset.{part}_split"
+        config.copy("dataset.name", f"data.{part}.{source}")
+        config.set(f"data.{part}.split", config[split], split)
 
 
 def _set_environment(config: Translation, dataset_type: str, agents: int) -> Sequence[str]:

@@ -162,7 +162,6 @@ KEYS: KeyTable = {
     "trainer.max_grad_norm": Renamed("optimizer.clip_norm", gradient_norm),
     "trainer.discount": Combined(number),
     "seed": Renamed("seed", also=("trainer.seed",)),
-    "trainer.eval_num_samples": Renamed("evaluation.tasks"),
     "trainer.save_steps": Renamed("train.checkpoint_every"),
     "wandb.project": Renamed("report.wandb.project"),
     "wandb.entity": Renamed("report.wandb.entity"),
@@ -178,6 +177,7 @@ KEYS: KeyTable = {
     "model.model_kwargs.attn_implementation": Combined(
         attention, also=("model.attn_implementation",)
     ),
+    "model.gradient_checkpointing": Combined(boolean),
     "trainer.agent_devices": Combined(texts),
     "trainer.parallel_training": Combined(one_of({"none": False, "auto": False, "mp": True})),
     "dataset.name": Combined(text),
@@ -188,7 +188,9 @@ KEYS: KeyTable = {
     "trainer.num_generations": Combined(whole_number(1)),
     "trainer.handoff": Combined(one_of({"best": "best", "random": "random"})),
     "reward_processor.enabled": Combined(boolean),
-    "external.expert_model": Combined(text, also=("trainer.expert_model",)),
+    "external.expert_model": Combined(
+        text, also=("external.expert_edits_model", "trainer.expert_model")
+    ),
     "external.original_prompt": Combined(
         boolean, also=("external.previous_prompts", "trainer.external_original_prompt")
     ),
@@ -209,6 +211,7 @@ KEYS: KeyTable = {
     "trainer.reference_kl_enabled": Combined(boolean),
     "trainer.epsilon_clip": Combined(),
     "trainer.eval_interval": Combined(whole_number(0)),
+    "trainer.eval_num_samples": Combined(whole_number(0)),
     "output.base_dir": Combined(text),
     "wandb.enabled": Combined(boolean),
     # keys without effect
@@ -216,6 +219,15 @@ KEYS: KeyTable = {
     "model.type": _MODEL_TYPE,
     "model.max_length": NoEffect("the limit of a prompt is the model's context"),
     "trainer.logging_steps": NoEffect("every step is recorded", silent=(1,)),
+    "trainer.log_code_levels": NoEffect(
+        "every term of the reward is recorded (play/terms/...)", silent=(False,)
+    ),
+    "trainer.save_epochs": NoEffect(
+        "checkpoints are written every motet.train.checkpoint_every steps"
+    ),
+    "output.log_completions": NoEffect(
+        "every completion is in the folder `episodes` of the run", silent=(True,)
+    ),
     "trainer.eval_batch_size": NoEffect(
         "all held-out tasks are decoded together; train.rows_per_batch limits the batch"
     ),
@@ -223,6 +235,9 @@ KEYS: KeyTable = {
         "every episode is recorded in the run folder; motet play shows one", silent=(False,)
     ),
     "output.save_final_model": NoEffect(
+        "the trained team is always saved, in the folder `team` of the run", silent=(True,)
+    ),
+    "output.save_model": NoEffect(
         "the trained team is always saved, in the folder `team` of the run", silent=(True,)
     ),
     "output.save_path": NoEffect("the trained team is in the folder `team` of the run"),

@@ -95,6 +95,7 @@ CHANGES = {
     ),
     "model.model_kwargs.torch_dtype": Case("auto", {"models.base.dtype": "bfloat16"}),
     "model.model_kwargs.attn_implementation": Case("eager", {"models.base.attention": "eager"}),
+    "model.gradient_checkpointing": Case(True, {"models.base.checkpointing": True}),
     "trainer.agent_devices": Case(["cuda:1"], {"models.base.device": "cuda:1"}),
     "trainer.parallel_training": Case(
         "mp",
@@ -387,9 +388,9 @@ def test_a_value_that_cannot_be_read_names_its_key_and_place(key, value, message
             "layer 1: magrpo.agent_learning_rate: optimizer.learning_rate: got -1, expected",
         ),
         (
-            "trainer.eval_num_samples",
-            0,
-            "layer 1: magrpo.eval_num_samples: evaluation.tasks: got 0",
+            "trainer.save_steps",
+            -1,
+            "layer 1: magrpo.save_steps: train.checkpoint_every: got -1",
         ),
         (
             "trainer.weight_decay",

@@ -1,5 +1,6 @@
 """Translate the keys of CoMLRL's Minecraft experiments: str_build and house_build."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,13 @@ def set_building(config: Translation, dataset_type: str, builders: int) -> None:
         config.set("environment.spiders.attack", attack, _LEAST if _LEAST in config else _ATTACK)
 
 
-def set_building_data(config: Translation, dataset_type: str) -> None:
+def set_building_data(config: Translation, dataset_type: str, parts: Sequence[str]) -> None:
     """Set the data: a file, as published relative to the config, or generated tasks without one."""
     key = _PATHS[dataset_type]
-    for part in ("train", "eval"):
+    for part in parts if key in config else ():
         split = f"dataset.{part}_split"
-        if key in config and (part == "train" or split in config):
-            config.set(f"data.{part}.path", _file_of(config, key), key)
-            config.set(f"data.{part}.split", config.get(split, "train"), split)
+        config.set(f"data.{part}.path", _file_of(config, key), key)
+        config.set(f"data.{part}.split", config.get(split, "train"), split)
     if key not in config:
         config.tell(f"without {key} the tasks are generated")
 

@@ -43,8 +43,9 @@ def set_agents(config: Translation, agents: Sequence[str]) -> list[ModelOnDevice
 
 
 def set_kind(config: Translation, name: str) -> None:
-    """Give a model the dtype and the attention of the agents' models."""
+    """Give a model the dtype, the attention and the checkpointing of the agents' models."""
     config.copy(_AGENT_DTYPE, f"models.{name}.dtype")
+    config.copy("model.gradient_checkpointing", f"models.{name}.checkpointing")
     config.copy(_AGENT_ATTENTION, f"models.{name}.attention")
 
 

@@ -33,6 +33,7 @@ ITERATIONS, EPOCHS_MADPO, EPOCHS_REWARD_ITER = 6, 20, 2
 BUFFER_SIZE = 2
 CRITICS: dict[str, Critics] = {"iac": "one per agent", "maac": "one for all agents"}
 """Algorithm -> its critics."""
+_SELECT, _PAIRS = "trainer.pair_selection", "trainer.preference_pairs_per_sample"
 _MANY = "trainer.preference_num_candidates"
 _COMPARED = "trainer.comparator_num_candidates"
 _ITERATIONS, _EPOCHS = "trainer.num_iterations", "trainer.num_train_epochs"
@@ -93,7 +94,8 @@ _MARLHF: KeyTable = {
         "reward_model.train", lambda value: "head" if boolean(value) else "full"
     ),
     "trainer.preference_scoring_reward": Unsupported(
-        "pairs are made by the reward of the task: use task", allowed=("task", "oracle", "env")
+        "pairs are made by the reward of the task: use task",
+        allowed=("task", "oracle", "env", "environment"),
     ),
     "critic_model.name": Combined(
         text,
@@ -112,10 +114,8 @@ def keys_of_preferences(trainer: str) -> KeyTable:
     section = "reward_model" if marlhf else "algorithm.preference"
     choices = ("reward_gap", "all", "random", *((SELECT_ITER,) if iterative else ()))
     pairs: KeyTable = {
-        "trainer.pair_selection": Renamed(
-            f"{section}.select", one_of({name: name for name in choices})
-        ),
-        "trainer.preference_pairs_per_sample": Renamed(f"{section}.pairs"),
+        _SELECT: Renamed(f"{section}.select", one_of({name: name for name in choices})),
+        _PAIRS: Renamed(f"{section}.pairs"),
     }
     replay: KeyTable = {
         "trainer.preference_replay_mode": Renamed(f"{section}.replay.mode", one_of(_REPLAY)),
@@ -143,6 +143,7 @@ def madpo_iter(config: Translation, name: str) -> None:
 
 def _set_pairs(config: Translation, name: str, samples: int, steps: int, epochs: int) -> None:
     _refuse_several_turns(config)
+    _refuse_number_of_all(config)
     set_task(config, name, "madpo", [samples])
     buffer = config.get("trainer.rollout_buffer_size", BUFFER_SIZE)
     batch = config.get("trainer.train_batch_size", buffer)
@@ -173,6 +174,7 @@ def marlhf_iter(config: Translation, name: str) -> None:
 
 def _set_learned_reward(config: Translation, name: str, iterations: int) -> None:
     _refuse_several_turns(config)
+    _refuse_number_of_all(config)
     algorithm = config.get("trainer.rl_algorithm", "magrpo")
     critics = CRITICS.get(algorithm)
     samples = [config.get("trainer.num_generations", 4)]
@@ -204,9 +206,9 @@ def _set_reward_model(config: Translation) -> None:
 
 def _set_iterative(config: Translation, section: str) -> None:
     config.set(f"{section}.compare", "halves")
-    if "trainer.pair_selection" not in config:
+    if _SELECT not in config:
         config.set(f"{section}.select", SELECT_ITER)
-    if "trainer.preference_pairs_per_sample" not in config:
+    if _PAIRS not in config and config.get(_SELECT) != "all":
         config.set(f"{section}.pairs", PAIRS_ITER)
 
 
@@ -221,6 +223,16 @@ def _compared(config: Translation) -> int:
             "sides play as many as the smaller number says"
         )
     return 2 * min(many, others)
+
+
+def _refuse_number_of_all(config: Translation) -> None:
+    """comlrl 1.4.3 refuses this too. Raises ConfigError."""
+    if config.get(_SELECT) == "all" and config.get(_PAIRS) is not None:
+        written = config.values[_SELECT].key
+        raise config.error(
+            _PAIRS,
+            f"got {config[_PAIRS]}, expected null with {written}: all, which takes all pairs",
+        )
 
 
 def _refuse_several_turns(config: Translation) -> None:

@@ -162,6 +162,20 @@ def test_null_pairs_are_all_pairs() -> None:
     assert at(everything, f"{MADPO}.select") == "all"
 
 
+@pytest.mark.parametrize("trainer", NAMES)
+def test_all_pairs_need_no_number_of_pairs(trainer) -> None:
+    section = MADPO if trainer.startswith("madpo") else MARLHF
+    everything = plain(trainer, pair_selection="all")
+    assert at(everything, f"{section}.select") == "all"
+    assert make_config(everything, (), {})
+    with pytest.raises(ConfigError) as refused:
+        translated(trainer, pair_selection="all", preference_pairs_per_sample=4)
+    assert (
+        f"{trainer}.preference_pairs_per_sample: got 4, expected null with "
+        f"{trainer}.pair_selection: all, which takes all pairs"
+    ) in str(refused.value)
+
+
 def test_a_critics_keys_need_an_algorithm_with_a_critic() -> None:
     config = resolved("marlhf", rl_algorithm="iac", critic_learning_rate=3e-4, num_generations=1)
     assert config.critic.optimizer.learning_rate == 3e-4

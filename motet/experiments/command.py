@@ -189,10 +189,13 @@ def _layer(key: str, value: Any, place: str) -> Document:
 
 def _last(name: str, runs: Path) -> str:
     """Return the last of NAME, NAME-2, NAME-3, ... that is a run. Raises ConfigError if none is."""
-    taken = list(takewhile(lambda one: (runs / one).exists(), _names(name)))
-    if not taken:
+    from motet.trainer.run_folder import holds_run
+
+    taken = takewhile(lambda one: (runs / one).exists(), _names(name))
+    found = [one for one in taken if holds_run(runs / one)]
+    if not found:
         raise ConfigError(f"{runs / name} holds no run to reload; start it without --reload")
-    return taken[-1]
+    return found[-1]
 
 
 def _free(name: str, runs: Path) -> str:

@@ -165,8 +165,12 @@ def test_the_same_command_again_is_another_run(tmp_path):
 def test_the_last_run_of_a_name_is_the_one_to_go_on_with(tmp_path):
     with pytest.raises(ConfigError, match="holds no run to reload"):
         _last("run", tmp_path)
-    for name in ("run", "run-2", "run-4"):
+    for name in ("run", "run-2", "run-3", "run-5"):
         (tmp_path / name).mkdir()
+    with pytest.raises(ConfigError, match="holds no run to reload"):  # empty folders
+        _last("run", tmp_path)
+    for name in ("run", "run-2", "run-5"):
+        (tmp_path / name / "config.yaml").touch()
     assert _last("run", tmp_path) == "run-2"
 
 

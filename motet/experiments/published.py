@@ -50,7 +50,8 @@ class PublishedConfig:
         self._no_effect: dict[str, tuple[PublishedValue, str]] = {}
         """Key in the table without effect -> its last value, and why."""
         self._refused: dict[str, tuple[PublishedValue, str]] = {}
-        """Unsupported key -> its last value, and why. A later layer may take it back."""
+        """Key that is unsupported or unknown -> its last value, and why. A later layer may take it
+        back with null."""
         self._own_sections = sections.get("trainer", ())
         self._other_trainers = other_trainers
         self._spellings = {
@@ -69,14 +70,15 @@ class PublishedConfig:
         ]
 
     def refuse_unsupported(self) -> None:
-        """Raise ConfigError if the layers together set an unsupported key."""
+        """Raise ConfigError if the layers together set an unsupported or unknown key."""
         for written, why in self._refused.values():
             raise written.error(why)
 
     def add_layer(self, layer: Document) -> None:
         """Read a layer of the config. Its values replace those of earlier layers.
 
-        Unsupported keys are remembered: `refuse_unsupported` raises, after the last layer.
+        Unsupported and unknown keys are remembered: `refuse_unsupported` raises, after the last
+        layer.
 
         Raises:
             ConfigError: names the place, the key as it was written, and what to do.
@@ -93,7 +95,10 @@ class PublishedConfig:
         several: dict[str, list[tuple[int, PublishedValue]]] = {}
         for written in self._flattened(data, (), layer.places):
             if written.key not in self._spellings:
-                self._unset_section(written.key)
+                if written.key in self._sections and written.value is None:
+                    self._unset_section(written.key)
+                else:
+                    self._take_unknown(written)
                 continue
             rank, key = self._spellings[written.key]
             match self.keys[key]:
@@ -117,17 +122,22 @@ class PublishedConfig:
     def _flattened(
         self, data: Mapping[str, Any], above: KeyPath, places: Mapping[KeyPath, str]
     ) -> Iterator[PublishedValue]:
-        """Yield every key that is set, and every section that is null."""
+        """Yield every key that is set, known or not, and every section that is null."""
         for name, value in data.items():
             path = (*above, name)
             written = PublishedValue(value, dotted(path), place_of(places, path))
             is_section = written.key in self._sections
             if is_section and isinstance(value, Mapping):
                 yield from self._flattened(value, path, places)
-            elif written.key in self._spellings or (is_section and value is None):
-                yield written
             else:
-                raise self._unknown(written)
+                yield written
+
+    def _take_unknown(self, written: PublishedValue) -> None:
+        """Remember a key that is in no table. With null it takes back what an earlier layer set."""
+        if written.value is not None or written.key not in self._refused:
+            self._refused[written.key] = (written, self._why_unknown(written.key))
+        else:
+            del self._refused[written.key]
 
     def _unset_section(self, section: str) -> None:
         inside = f"{section}."
@@ -138,17 +148,15 @@ class PublishedConfig:
             for key in [key for key, (value, _) in marked.items() if value.key.startswith(inside)]:
                 del marked[key]
 
-    def _unknown(self, written: PublishedValue) -> ConfigError:
-        section = written.key.partition(".")[0]
+    def _why_unknown(self, key: str) -> str:
+        section = key.partition(".")[0]
         if section in self._other_trainers:
             mine = "".join(
                 f"this trainer reads the section {own}: set the key there, or "
                 for own in self._own_sections[:1]
             )
-            return written.error(f"{mine}use train_{self._other_trainers[section]}.py")
-        return written.error(
-            f"unknown key{nearest(written.key, self._spellings)}; Motet's own keys are {OWN}.KEY"
-        )
+            return f"{mine}use train_{self._other_trainers[section]}.py"
+        return f"unknown key{nearest(key, self._spellings)}; Motet's own keys are {OWN}.KEY"
 
     def _first(self, spellings: list[PublishedValue]) -> PublishedValue:
         """Choose between several spellings of a key in one layer: the first of the table.

@@ -153,6 +153,23 @@ def test_an_override_takes_a_refused_key_back():
         resolved(refused, {"magrpo": {"reference_devices": None}}, again)
 
 
+def test_an_override_takes_an_unknown_key_back():
+    unknown = magrpo(made_up=3)
+    with pytest.raises(ConfigError, match=r"magrpo\.made_up: unknown key"):
+        resolved(unknown)
+    assert resolved(unknown, {"magrpo": {"made_up": None}}) == resolved(magrpo())
+    with pytest.raises(ConfigError, match=r"magrpo\.num_turn: unknown key"):
+        resolved(magrpo(), {"magrpo": {"num_turn": None}})
+
+
+def test_no_evaluation_samples_leave_the_held_out_data_away():
+    config = resolved(magrpo(eval_num_samples=0))
+    assert (config.data.eval, config.data.train.split) == (None, "test[33:163]")
+    assert notes(magrpo(eval_num_samples=0)) == (
+        "magrpo.eval_num_samples is 0, so the held-out data is not used",
+    )
+
+
 def test_an_override_takes_back_what_has_no_effect():
     assert notes(magrpo(beta=0.02), {"magrpo": {"beta": None}}) == ()
 

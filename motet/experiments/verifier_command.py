@@ -2,8 +2,11 @@
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from motet.cli import main as motet
+from motet.errors import ConfigError
+from motet.exit_codes import ends_with_one_line
 
 FLAGS = ("--config_file", "--config")
 """Published flags whose value is the first argument of `motet verifier sample` and `train`."""
@@ -11,8 +14,20 @@ FLAGS = ("--config_file", "--config")
 
 def main(command: str) -> None:
     """Run `motet verifier COMMAND` with the command line."""
-    sys.argv[1:] = ["verifier", command, *positional(sys.argv[1:])]
+    words = positional(sys.argv[1:])
+    if words and words[0].endswith(".py"):
+        ends_with_one_line(lambda: refuse_published(words[0]))
+    sys.argv[1:] = ["verifier", command, *words]
     motet()
+
+
+def refuse_published(config: str) -> NoReturn:
+    """Refuse a published config, which is a Python file. Raises: ConfigError."""
+    raise ConfigError(
+        f"{config}: the published configs of the verifier's scripts are not translated; expected "
+        "a config of Motet, such as configs/gsm8k_debate.yaml to sample answers and "
+        "configs/verifiers/gsm8k.yaml to train (docs/verifier.md)"
+    )
 
 
 def positional(words: Sequence[str]) -> list[str]:

@@ -1,6 +1,8 @@
+import sys
+
 import pytest
 
-from motet.experiments.verifier_command import positional
+from motet.experiments.verifier_command import main, positional
 
 
 @pytest.mark.parametrize(
@@ -13,3 +15,13 @@ from motet.experiments.verifier_command import positional
 )
 def test_the_published_flag_names_the_first_argument(words, expected):
     assert positional(words) == expected
+
+
+def test_a_published_config_of_these_scripts_is_one_line(monkeypatch, capsys):
+    words = ["reward_gen_data.py", "--config", "config/config_gen.py"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit, match="2"):
+        main("sample")
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("error: config/config_gen.py: the published configs of the verifier's")
+    assert "configs/gsm8k_debate.yaml" in said

@@ -140,6 +140,11 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
         shutil.rmtree(before, ignore_errors=True)
 
 
+def holds_run(path: Path) -> bool:
+    """Test whether the folder is that of a run, which may not have a checkpoint yet."""
+    return any((path / name).exists() for name in ("config.yaml", "metrics.jsonl"))
+
+
 def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
     """Check whether a run may start in this folder. Nothing is changed.
 
@@ -153,7 +158,7 @@ def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
     )
     if blocking is not None:
         raise ConfigError(f"{path} cannot be created: {blocking} is a file; expected a folder")
-    is_run = any((path / name).exists() for name in ("config.yaml", "metrics.jsonl"))
+    is_run = holds_run(path)
     if resume and not is_run:
         raise ConfigError(f"{path} has no run to resume: start it without --resume")
     if resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):

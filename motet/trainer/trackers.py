@@ -213,21 +213,30 @@ def _flat(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 # ------------------------------------------------------------------------------------ from a config
 
-_LIBRARIES = ("wandb", "mlflow", "trackio")
+TRACKERS = ("to", "wandb", "mlflow", "trackio")
+"""Keys of `report`. All but the first are names of libraries."""
 
 
 def check_trackers(report: ReportConfig) -> None:
-    """Check that the trackers of a config are there. Nothing is called or opened.
+    """Check that the trackers of a config are there, as `check_tracker`."""
+    for name in TRACKERS:
+        check_tracker(report, name)
+
+
+def check_tracker(report: ReportConfig, name: str) -> None:
+    """Check that one of `TRACKERS` is there, if it is set. Nothing is called or opened.
 
     Raises: ConfigError that names the key.
     """
-    if report.to is not None:
-        own_tracker(report.to)
-    for name in _LIBRARIES:
-        if getattr(report, name) is not None and not _is_there(name):
-            raise ConfigError(
-                f'report.{name} is set, but {name} is not installed: pip install "motet[{name}]"'
-            )
+    chosen = getattr(report, name)
+    if chosen is None:
+        return
+    if name == "to":
+        own_tracker(chosen)
+    elif not _is_there(name):
+        raise ConfigError(
+            f'report.{name} is set, but {name} is not installed: pip install "motet[{name}]"'
+        )
 
 
 def _is_there(library: str) -> bool:
