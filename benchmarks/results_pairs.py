@@ -52,6 +52,8 @@ def spent(folder: Path) -> list[float]:
 
 def spent_on_pairs(folder: Path) -> int:
     """Return the tokens of the games that were played for a reward model."""
+    if not any(folder.glob("episodes/pairs-*.jsonl")):
+        return 0
     return sum(episode_stats(one).tokens for one in motet.load_run(folder).episodes("pairs"))
 
 
