@@ -291,7 +291,7 @@ def test_the_server_never_holds_a_suite_nor_what_was_said_of_it(sandbox: Sandbox
     assert value.calls == (Returned((secret, secret)),)
     for process in _family([server.pid for server in sandbox._servers._idle]):
         memory = _memory(process)
-        assert secret.encode() not in memory
+        assert secret.encode() not in memory, _described(process)
         assert b"server.main" in memory or b"become_first" in memory, (
             "this is what it looks like where something is found"
         )
@@ -309,6 +309,18 @@ def _family(pids: list[int]) -> list[Path]:
             if session in pids:
                 found.append(folder)
     return found
+
+
+def _described(process: Path) -> str:
+    """Say which process it is, and whether it ends within half a minute, as a child would."""
+    try:
+        stat = (process / "stat").read_text()
+    except OSError:
+        stat = "has ended"
+    last = time.monotonic() + 30.0
+    while process.exists() and time.monotonic() < last:
+        time.sleep(0.01)
+    return f"process {process.name} ({stat[:60]}) {'stays' if process.exists() else 'ended'}"
 
 
 def _memory(process: Path) -> bytes:
