@@ -159,7 +159,7 @@ def _dataset_type(config: Translation) -> str:
 def _parts(config: Translation) -> Sequence[str]:
     """Return the parts of the data that are used. eval_num_samples: 0 evaluates nothing."""
     if config.get(EVALUATED) == 0:
-        config.ignore("{key} is 0, so the held-out data is not used", EVALUATED)
+        config.ignore("{key} is 0, so no held-out data is read", EVALUATED)
         return ("train",)
     config.copy(EVALUATED, "evaluation.tasks")
     return ("train", "eval") if "dataset.eval_split" in config else ("train",)

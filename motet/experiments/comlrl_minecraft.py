@@ -80,7 +80,7 @@ def set_building_data(config: Translation, dataset_type: str, parts: Sequence[st
         config.set(f"data.{part}.path", _file_of(config, key), key)
         config.set(f"data.{part}.split", config.get(split, "train"), split)
     if key not in config:
-        config.tell(f"without {key} the tasks are generated")
+        config.tell(f"without {key} the tasks are generated, those that are held out too")
 
 
 def _file_of(config: Translation, key: str) -> str:

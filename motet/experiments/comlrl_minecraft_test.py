@@ -29,7 +29,10 @@ def environment(kind: str = "house_build", **sections: Any) -> dict[str, Any]:
 def test_without_a_file_the_tasks_are_generated() -> None:
     config = translated("str_build")
     assert config_of(config).data.train is None
-    assert "without dataset.csv_path the tasks are generated" in config.notes
+    assert (
+        "without dataset.csv_path the tasks are generated, those that are held out too"
+        in config.notes
+    )
 
 
 def test_a_path_is_relative_to_the_config(tmp_path) -> None:

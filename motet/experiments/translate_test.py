@@ -166,7 +166,7 @@ def test_no_evaluation_samples_leave_the_held_out_data_away():
     config = resolved(magrpo(eval_num_samples=0))
     assert (config.data.eval, config.data.train.split) == (None, "test[33:163]")
     assert notes(magrpo(eval_num_samples=0)) == (
-        "magrpo.eval_num_samples is 0, so the held-out data is not used",
+        "magrpo.eval_num_samples is 0, so no held-out data is read",
     )
 
 
