@@ -65,7 +65,7 @@ lint: install  ## style, format and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-size: install  ## lines of code without tests, the files and functions that are too long
+size: install  ## lines of code without tests, the longest files and functions
 	$(VENV)/bin/python -m tests.size
 
 results: install  ## the runs behind docs/results.md (hours on two cores)

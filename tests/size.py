@@ -6,9 +6,8 @@ from pathlib import Path
 from statistics import median
 
 PACKAGE = Path(__file__).parent.parent / "motet"
-MOST_OF_A_FILE = 350
-MOST_OF_A_FUNCTION = 60
-"""Lines, with docstrings, comments and blank lines."""
+SHOWN = 10
+"""So many of the longest files and functions are printed."""
 
 
 def sources() -> dict[str, str]:
@@ -36,33 +35,18 @@ def functions(text: str) -> Iterator[tuple[str, int]]:
     yield from look([ast.parse(text)], "")
 
 
-def long_files(texts: dict[str, str]) -> dict[str, int]:
-    """Return path -> lines of the files over the bound."""
-    lines = {path: len(text.splitlines()) for path, text in texts.items()}
-    return {path: count for path, count in lines.items() if count > MOST_OF_A_FILE}
-
-
-def long_functions(texts: dict[str, str]) -> dict[str, int]:
-    """Return `path: name` -> lines of the functions over the bound."""
-    return {
-        f"{path}: {name}": count
-        for path, text in texts.items()
-        for name, count in functions(text)
-        if count > MOST_OF_A_FUNCTION
-    }
-
-
 def main() -> None:
     texts = sources()
     lines = [len(text.splitlines()) for text in texts.values()]
     print(f"motet without tests: {sum(lines):,} lines of Python in {len(lines)} files")
     print(f"median file: {median(lines):g} lines")
-    for what, bound, found in (
-        ("files", MOST_OF_A_FILE, long_files(texts)),
-        ("functions", MOST_OF_A_FUNCTION, long_functions(texts)),
-    ):
-        print(f"{what} over {bound} lines: {len(found)}")
-        for name, count in sorted(found.items(), key=lambda each: -each[1]):
+    files = {path: len(text.splitlines()) for path, text in texts.items()}
+    bodies = {
+        f"{path}: {name}": count for path, text in texts.items() for name, count in functions(text)
+    }
+    for what, sizes in (("files", files), ("functions", bodies)):
+        print(f"longest {what}:")
+        for name, count in sorted(sizes.items(), key=lambda each: -each[1])[:SHOWN]:
             print(f"{count:7,}  {name}")
 
 
