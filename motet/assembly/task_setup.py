@@ -89,9 +89,7 @@ def open_task_setup(
         if config.centralized is not None:
             stage = Centralized(stage, config.centralized.agent, config.centralized.tags)
         team = team_of(config, stage)
-        check_plan(
-            config.rollout, stage, team, greedy_path=config.algorithm.baseline == "greedy_path"
-        )
+        check_plan(config.rollout, stage, team)
         if (
             train
             and config.algorithm.repeat_last_reward

@@ -41,18 +41,19 @@ class Environment(ABC, Generic[State]):
     `environment.provides(Environment.solve)` says whether an environment defines an optional
     method.
 
-    A State is an immutable value, so a rollout branches by calling `step` twice from the same
-    state. Errors are raised as `EnvironmentFault`, `RewardFault` or `SandboxFault`. `start`,
-    `step`, `close` and `grade` may be plain functions. A prompt may also be a list of dicts with
-    `role` and `content`, as in OpenAI's API.
+    With `branches = True` a State is an immutable value, so a rollout branches by calling `step`
+    twice from the same state. Errors are raised as `EnvironmentFault`, `RewardFault` or
+    `SandboxFault`. `start`, `step`, `close` and `grade` may be plain functions. A prompt may also
+    be a list of dicts with `role` and `content`, as in OpenAI's API.
     `environments.check_environment` tests all of this.
     """
 
     agents: Sequence[str] = ()
     """The names of all agents. Required: an environment without agents is refused."""
     branches: bool = False
-    """Whether `step` may be called several times from one state, with equal results. Plans that
-    need trees, or several samples of a task, refuse False."""
+    """Whether `step` may be called several times from one state, with equal results. If False, a
+    state may be a live object, such as a board, a browser or a server: every path starts one of its
+    own, and plans whose paths divide after the first turn are refused."""
     labels: Sequence[str] = ()
     """All possible answers, if there are few."""
     most_turns: int | None = None
@@ -72,7 +73,11 @@ class Environment(ABC, Generic[State]):
 
     @abstractmethod
     async def start(self, task: Task, seed: int) -> State:
-        """Return the first state of `task`."""
+        """Return the first state of `task`.
+
+        With `branches = False` it is called once for each path of an episode, with the same seed:
+        the states must show equal prompts.
+        """
 
     @abstractmethod
     def observe(self, state: State) -> Mapping[str, Prompt]:
@@ -84,7 +89,7 @@ class Environment(ABC, Generic[State]):
         `observe`."""
 
     async def close(self, state: State) -> None:
-        """Release resources. Called once per episode with its start state, also after a fault."""
+        """Release resources. Called once with each start state, also after a fault."""
 
     # Optional methods. A method that is not overridden is not provided.
 

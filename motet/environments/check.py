@@ -249,6 +249,8 @@ class _Exam:
         """Play one episode and return its last transition. `how` describes it in error messages."""
         begun = await self.wait_for("start", self.environment.start, task, self.seed)
         try:
+            if not self.environment.branches:
+                await self.start_again(task, begun)
             state = begun
             for turn in range(self.turns):
                 acting = self.observe(state, f"at turn {turn} {how}")
@@ -265,6 +267,18 @@ class _Exam:
             )
         finally:
             await self.wait_for("close", self.environment.close, begun)
+
+    async def start_again(self, task: Task, begun: Any) -> None:
+        """Start a second state beside `begun` and compare what they show."""
+        other = await self.wait_for("start", self.environment.start, task, self.seed)
+        try:
+            seen, again = (
+                dict(self.ask("observe after start", self.environment.observe, state))
+                for state in (begun, other)
+            )
+            self.require(Rule.STARTS, seen == again, f"{seen} and then {again}")
+        finally:
+            await self.wait_for("close", self.environment.close, other)
 
     def observe(self, state: Any, how: str) -> list[str]:
         """Return the agents that act now."""

@@ -11,6 +11,10 @@ class Rule(StrEnum):
         "observe(state) returns a string or a chat of Messages for one or more known agents, and "
         "the same prompts if called again"
     )
+    STARTS = (
+        "start(task, seed) called twice gives states with equal prompts: every path of an "
+        "environment with branches = False has a start of its own"
+    )
     TRANSITION = "step returns a Transition with finite terms and a finite reward for every agent"
     SUCCESS = "the last transition has the term `success` in [0, 1]"
     VALUE = "a state can be copied, and the copy equals it (use a frozen dataclass)"

@@ -213,12 +213,6 @@ async def _chosen(
         why = "no generated tokens were counted (answers of an API have no tokens)"
         return dict.fromkeys((BEST, MAJORITY), why)
     wanted = max(1, int(budget / each))
-    if wanted > 1 and not source.environment.branches:
-        why = (
-            f"{type(source.environment).__name__} has branches = False, so a task cannot be "
-            f"sampled {wanted} times"
-        )
-        return dict.fromkeys((BEST, MAJORITY), why)
     played = (
         drawn
         if wanted <= context.samples

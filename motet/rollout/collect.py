@@ -38,7 +38,7 @@ async def collect(
 
     Raises: ConfigError from `check_plan` before anything is played; otherwise the same as `play`.
     """
-    check_plan(plan, environment, team, greedy_path)
+    check_plan(plan, environment, team)
     waves = Waves(sampler)
 
     async def one(task: Task, episode_id: str) -> Episode:

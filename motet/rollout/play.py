@@ -10,8 +10,10 @@ return, although its return is unknown. So every valid Outcome that was expanded
 below it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -31,7 +33,7 @@ from motet.core import (
     Team,
     Transition,
 )
-from motet.errors import ConfigError, EnvironmentFault
+from motet.errors import ConfigError, EnvironmentFault, shortened
 from motet.rollout.faults import again, attempt
 from motet.rollout.halves import halves, joined
 from motet.rollout.pairing import joint_actions
@@ -83,24 +85,19 @@ async def play(
     The environment is closed in all cases.
     """
     game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy)
-    limit, key = plan.timeout_seconds, game.key("start")
-    state = await attempt(
-        again(plan.retries, lambda: within(limit, "start", lambda: environment.start(task, key)))
-    )
-    if isinstance(state, Fault):
-        return Episode(episode_id, task, None, fault=state)
-    trees = [_round(game, state, ())]
-    if greedy_path:
-        single = plan.model_copy(
-            update={"samples": (1,) * len(plan.samples), "expand": "all", "pairing": "aligned"}
-        )
-        trees.append(_round(replace(game, plan=single, greedy=True), state, ()))
+    starts = _Starts(game, task)
     try:
-        roots = await waves.run(trees)
+        state = await starts.open()
+        played = [(game, state)]
+        if greedy_path:
+            single = plan.model_copy(
+                update={"samples": (1,) * len(plan.samples), "expand": "all", "pairing": "aligned"}
+            )
+            other = state if environment.branches else await starts.open()
+            played.append((replace(game, plan=single, greedy=True), other))
+        roots = await waves.run([_round(tree, first, (), starts) for tree, first in played])
     finally:
-        closed = await attempt(
-            within(limit, "close", lambda: environment.close(state), even_given_up=True)
-        )
+        closed = await starts.close()
     fault = next((part for part in (*roots, closed) if isinstance(part, Fault)), None)
     if fault is not None:
         return Episode(episode_id, task, None, fault=fault)
@@ -108,11 +105,78 @@ async def play(
     return Episode(episode_id, task, rounds[0], greedy=rounds[1] if greedy_path else None)
 
 
-async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
+class _Starts:
+    """The start states of one episode, which are closed when it ends.
+
+    All states start from the same task and seed. An environment that branches needs one; another
+    one needs a start of its own for each joint action of the first Round.
+    """
+
+    def __init__(self, game: _Game, task: Task) -> None:
+        self._game, self._task = game, task
+        self._opened: list[Any] = []
+
+    async def open(self) -> Any | Fault:
+        environment, plan, key = self._game.environment, self._game.plan, self._game.key("start")
+
+        def start() -> Awaitable[Any]:
+            limit = plan.timeout_seconds
+            return within(limit, "start", lambda: environment.start(self._task, key))
+
+        state = await attempt(again(plan.retries, start))
+        if not isinstance(state, Fault):
+            self._opened.append(state)
+        return state
+
+    async def each(self, state: Any, prompts: Mapping[str, Prompt], count: int) -> list[Any]:
+        """Return `count` states for the joint actions of the first Round, `state` among them.
+
+        A Fault stands for a state that could not be started, or that shows other prompts.
+        """
+        if self._game.environment.branches:
+            return [state] * count
+        others = [self._equal(prompts) for _ in range(count - 1)]
+        return [state, *await self._game.waves.run(others)]
+
+    async def _equal(self, prompts: Mapping[str, Prompt]) -> Any | Fault:
+        state = await self.open()
+        if isinstance(state, Fault):
+            return state
+        seen = await attempt(_observe(self._game, state))
+        if isinstance(seen, Fault):
+            return seen
+        if seen == prompts:
+            return state
+        agent = next(name for name in (*prompts, *seen) if seen.get(name) != prompts.get(name))
+        return Fault(
+            "environment",
+            "unequal_starts",
+            f"two starts of task {self._task.id} with one seed show {agent} different prompts: "
+            f"{shortened(repr(prompts.get(agent)))} and {shortened(repr(seen.get(agent)))}; "
+            "expected equal ones, because their completions are compared: draw only from `seed`",
+        )
+
+    async def close(self) -> Fault | None:
+        """Close all states. Returns the first Fault."""
+        close, limit = self._game.environment.close, self._game.plan.timeout_seconds
+        ended = await asyncio.gather(
+            *(
+                attempt(within(limit, "close", partial(close, state), even_given_up=True))
+                for state in self._opened
+            )
+        )
+        return next((fault for fault in ended if isinstance(fault, Fault)), None)
+
+
+async def _round(game: _Game, state: Any, path: Path, starts: _Starts) -> Round | Fault:
+    if isinstance(state, Fault):
+        return state
     prompts = await attempt(_observe(game, state))
     if isinstance(prompts, Fault):
         return prompts
     count = game.plan.samples[len(path)]
+    picks_J = joint_actions(dict.fromkeys(prompts, count), game.plan.pairing)
+    states_J = [state] * len(picks_J) if path else await starts.each(state, prompts, len(picks_J))
     requests = [_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()]
     asked = [half for request in requests for half in halves(request, game.team)]
     answers = await game.waves.ask(asked)
@@ -121,12 +185,12 @@ async def _round(game: _Game, state: Any, path: Path) -> Round | Fault:
         return unanswered
     sampled = joined(asked, answers)
     samples = {agent: answer.completions for agent, answer in sampled.items()}
-    picks_J = joint_actions(dict.fromkeys(prompts, count), game.plan.pairing)
     stepped_J = await game.waves.run(
-        [_step(game, state, path, j, picks, samples) for j, picks in enumerate(picks_J)]
+        [_step(game, states_J[j], path, j, picks, samples) for j, picks in enumerate(picks_J)]
     )
     stepped_outcomes_J = stopped_together(game.plan, [outcome for outcome, _ in stepped_J])
-    outcomes_J = await _grow(game, stepped_outcomes_J, [below for _, below in stepped_J], path)
+    after_J = [below for _, below in stepped_J]
+    outcomes_J = await _grow(game, stepped_outcomes_J, after_J, path, starts)
     faults = [outcome.fault for outcome in outcomes_J if outcome.fault is not None]
     if len(faults) == len(outcomes_J):
         return faults[0]
@@ -194,8 +258,11 @@ async def _step(
 ) -> tuple[Outcome, Any]:
     """Step one joint action. Return its outcome and the next state.
 
-    If the game continues, `end` and `next` of the outcome are filled in later.
+    If the game continues, `end` and `next` of the outcome are filled in later. `state` is a Fault
+    if the start for this joint action failed.
     """
+    if isinstance(state, Fault):
+        return Outcome(picks, {}, fault=state), None
     said = {agent: samples[agent][pick] for agent, pick in picks.items()}
     replies = {agent: Reply(completion.text, completion.stop) for agent, completion in said.items()}
     led_to = await attempt(_transition(game, state, replies, game.key(path, index, "step")))
@@ -241,7 +308,11 @@ async def _transition(
 
 
 async def _grow(
-    game: _Game, outcomes: Sequence[Outcome], states: Sequence[Any], path: Path
+    game: _Game,
+    outcomes: Sequence[Outcome],
+    states: Sequence[Any],
+    path: Path,
+    starts: _Starts,
 ) -> tuple[Outcome, ...]:
     """Return the outcomes together with their subtrees.
 
@@ -252,7 +323,7 @@ async def _grow(
     ]
     below: dict[int, Round | Fault | None] = dict.fromkeys(open_)
     for chosen in _choices(game, outcomes, open_, path):
-        rounds = await game.waves.run([_round(game, states[j], (*path, j)) for j in chosen])
+        rounds = await game.waves.run([_round(game, states[j], (*path, j), starts) for j in chosen])
         below |= zip(chosen, rounds, strict=True)
         if any(isinstance(found, Round) for found in rounds):
             break
@@ -286,9 +357,7 @@ def _joined(outcome: Outcome, below: Round | Fault | None) -> Outcome:
 # -------------------------------------------------------------------------------- checking the plan
 
 
-def check_plan(
-    plan: Plan, environment: Environment[Any], team: Team, greedy_path: bool = False
-) -> None:
+def check_plan(plan: Plan, environment: Environment[Any], team: Team) -> None:
     """Refuse a plan that cannot be played, before any work.
 
     The number of Rounds is computed as if all agents act at every turn and no game ends early. It
@@ -315,14 +384,12 @@ def check_plan(
             f"more than rollout.max_nodes {plan.max_nodes}: use fewer samples at early turns, or "
             "raise max_nodes"
         )
-    if not environment.branches and (max(plan.samples) > 1 or greedy_path):
-        why = f"rollout.samples {list(plan.samples)}" + (
-            " with a greedy path" if greedy_path else ""
-        )
+    if not environment.branches and not plan.straight:
         raise ConfigError(
-            f"{why} steps more than once from one state, but {type(environment).__name__} has "
-            f"branches = False: use samples {[1] * len(plan.samples)}, or make its states "
-            "immutable values and set branches = True"
+            f"rollout.samples {list(plan.samples)} steps more than once from one state of a later "
+            f"turn, but {type(environment).__name__} has branches = False: use samples "
+            f"{[plan.samples[0]] + [1] * (len(plan.samples) - 1)}, which starts every path anew, "
+            "or make its states immutable values and set branches = True"
         )
 
 

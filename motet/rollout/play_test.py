@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from motet.core import Episode, Fault, Message, Round, Task, walk
+from motet.core import Environment, Episode, Fault, Message, Round, Task, Transition, walk
 from motet.errors import ConfigError, EnvironmentFault, RewardFault, SandboxFault
 from motet.rollout import faults
 from motet.rollout.play import check_plan, play
@@ -450,16 +450,96 @@ def test_a_plan_with_more_turns_than_the_environment_has_is_refused() -> None:
         check_plan(Plan(samples=(4, 3, 2)), Short(), PAIR)
 
 
-def test_an_environment_that_cannot_branch_takes_one_path() -> None:
-    straight = Talk(branches=False)
-    check_plan(Plan(samples=(1, 1)), straight, PAIR)
-    for plan, greedy_path in [
-        (Plan(samples=(2, 1)), False),
-        (Plan(samples=(1, 2)), False),
-        (Plan(samples=(1,)), True),
-    ]:
-        with pytest.raises(ConfigError, match=r"Talk has branches = False: use samples \[1"):
-            check_plan(plan, straight, PAIR, greedy_path)
+def test_an_environment_that_cannot_branch_takes_straight_paths() -> None:
+    live = Talk(branches=False)
+    for samples in [(1, 1), (2, 1), (4,), (8, 1, 1)]:
+        check_plan(Plan(samples=samples), live, PAIR)
+    for samples, instead in [((1, 2), "1, 1"), ((4, 1, 2), "4, 1, 1")]:
+        with pytest.raises(
+            ConfigError, match=rf"Talk has branches = False: use samples \[{instead}\]"
+        ):
+            check_plan(Plan(samples=samples), live, PAIR)
+
+
+class Board(Environment[list[Any]]):
+    """A game whose state is one live list: stepping it twice would mix two games."""
+
+    agents = ("ann", "bob")
+
+    def __init__(self, prompts: Sequence[str] = (), break_start: int | None = None) -> None:
+        self.boards: list[list[Any]] = []
+        self.closed: list[list[Any]] = []
+        self._prompts, self._break_start = prompts, break_start
+
+    async def start(self, task: Task, seed: int) -> list[Any]:
+        if len(self.boards) == self._break_start:
+            self._break_start = None
+            raise ValueError("no board is free")
+        self.boards.append([seed])
+        return self.boards[-1]
+
+    def observe(self, state: list[Any]) -> dict[str, str]:
+        number = next(n for n, board in enumerate(self.boards) if board is state)
+        first = self._prompts[number] if self._prompts and len(state) == 1 else "move"
+        return dict.fromkeys(self.agents, f"{first} {len(state)}")
+
+    async def step(self, state: list[Any], replies: Any, seed: int) -> Transition:
+        state.append(tuple(reply.text for reply in replies.values()))
+        reward = float(len(state))
+        return Transition(state, dict.fromkeys(self.agents, reward), len(state) == 4)
+
+    async def close(self, state: list[Any]) -> None:
+        self.closed.append(state)
+
+
+@pytest.mark.parametrize(
+    ("samples", "pairing", "boards"),
+    [((3, 1, 1), "aligned", 3), ((1, 1, 1), "aligned", 1), ((2, 1, 1), "crossed", 4)],
+)
+def test_every_path_of_a_game_with_live_state_has_a_start_of_its_own(
+    samples: Any, pairing: Any, boards: int
+) -> None:
+    live = Board()
+    root = _root(_play(live, Plan(samples=samples, pairing=pairing)))
+    assert len(live.boards) == boards
+    assert len({seed for seed, *_ in live.boards}) == 1
+    assert [id(board) for board in live.closed] == [id(board) for board in live.boards]
+    for j, outcome in enumerate(root.outcomes):
+        picked, board = outcome, [live.boards[j][0]]
+        round_ = root
+        while True:
+            board.append(
+                tuple(round_.samples[agent][picked.picks[agent]].text for agent in live.agents)
+            )
+            if picked.next is None:
+                break
+            round_ = picked.next
+            (picked,) = round_.outcomes
+        assert board == live.boards[j]
+        assert (len(board), picked.end) == (4, "done")
+
+
+def test_a_greedy_path_of_a_game_with_live_state_has_its_own_start_too() -> None:
+    live = Board()
+    episode = _play(live, Plan(samples=(2, 1, 1)), greedy_path=True)
+    assert episode.greedy is not None
+    assert len(live.boards) == len(live.closed) == 3
+    assert sorted(len(board) for board in live.boards) == [4, 4, 4]
+    assert ("999", "999") in [board[1] for board in live.boards]
+
+
+def test_a_start_that_fails_or_shows_another_prompt_is_the_fault_of_its_path_alone() -> None:
+    lost = _root(_play(Board(break_start=2), Plan(samples=(4, 1, 1))))
+    assert [outcome.fault for outcome in lost.outcomes if outcome.fault] == [
+        Fault("environment", "ValueError", "no board is free")
+    ]
+    assert sum(outcome.next is not None for outcome in lost.outcomes) == 3
+    other = _root(_play(Board(["a", "a", "b"]), Plan(samples=(3, 1, 1))))
+    faults = [outcome.fault for outcome in other.outcomes]
+    assert faults[:2] == [None, None]
+    assert faults[2] is not None
+    assert faults[2].cause == "unequal_starts"
+    assert "show ann different prompts: 'a 1' and 'b 1'; expected equal ones" in faults[2].message
 
 
 def test_a_team_for_other_agents_is_refused() -> None:
