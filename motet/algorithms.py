@@ -75,10 +75,10 @@ ALGORITHMS: dict[str, Algorithm] = {
         # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), the critic reads the own or the joint
         # observation
         Algorithm(name="iac", critic_view="own", gae_lambda=0.95),
-        Algorithm(name="maac", critic_view="joint", gae_lambda=0.95),
+        Algorithm(name="maac", critic_view="joint", gae_lambda=0.95, reward_sharing="all"),
         # IPPO (arXiv 2011.09533) and MAPPO (2103.01955): the same with clipped updates
         Algorithm(name="ippo", critic_view="own", gae_lambda=0.95, **PPO),
-        Algorithm(name="mappo", critic_view="joint", gae_lambda=0.95, **PPO),
+        Algorithm(name="mappo", critic_view="joint", gae_lambda=0.95, reward_sharing="all", **PPO),
         # MAPoRL (arXiv 2502.18439): PPO over the tokens of each turn; returns include all agents'
         # later scores
         Algorithm(
@@ -87,6 +87,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             scope="token",
             gae_lambda=0.95,
             returns="discounted_sum",
+            reward_sharing="all",
             gamma=0.3,
             minibatches=8,
             kl_in="reward",

@@ -537,6 +537,7 @@ def test_a_dry_run_says_what_a_step_costs_and_makes_nothing(motet, place):
     assert (cells["reward calls (joint actions)"], cells["tokens (maximum)"]) == ("40", "160")
     assert float(cells["total"]) > 0
     assert "max_nodes: 4096" in out
+    assert "rewards: each agent learns from its own (algorithm.reward_sharing: own)" in out
 
 
 def test_what_show_prints_is_the_same_run(motet, place, tmp_path):

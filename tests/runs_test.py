@@ -65,7 +65,7 @@ def test_the_summary_and_the_files_say_what_was_promised(train, drawn_curves):
 def test_progress_counts_steps_again_after_an_evaluation_in_between(tmp_path, capsys):
     motet.train(run_config(evaluation={"every": 1}), runs=tmp_path)
     begun = [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
-    assert begun == ["before", "step", "train", "after"]
+    assert begun == ["rewards:", "before", "step", "train", "after"]
 
 
 def test_no_held_out_tasks_and_no_recorded_episodes_are_a_run_too(train, tmp_path):

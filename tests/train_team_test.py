@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet.trainer.notices import AVERAGED_AWAY
 from tests.small_runs import rows
 
 ROWS = [{"topic": topic} for topic in ("sea", "snow", "sun", "moon")]
@@ -54,6 +55,25 @@ def test_lambdas_and_rows_give_a_run():
     with motet.load_run("runs/team").team() as played:
         assert played.agents == ("writer", "critic")
         assert isinstance(played.ask("writer", "sea"), str)
+
+
+def test_each_agent_learns_from_the_number_that_the_reward_returned_for_it(capsys):
+    def game(row, texts):
+        won = float(texts["writer"] > texts["critic"])
+        return {"writer": won - 0.5, "critic": 0.5 - won}
+
+    agents = {"writer": writer, "critic": critic}
+    said = {}
+    for sharing, more in (("own", []), ("all", ["algorithm.reward_sharing=all"])):
+        overrides = [*SMALL, "seed=3", *more]
+        summary = motet.train_team(ROWS, agents, game, steps=1, name=sharing, overrides=overrides)
+        learned = motet.load_run(f"runs/{sharing}").samples(step=1)
+        assert learned["reward"].abs().max() == 0.5
+        said[sharing] = "".join(capsys.readouterr()), summary["warnings"], learned["advantage"]
+    assert "each agent learns from its own (algorithm.reward_sharing: own)" in said["own"][0]
+    assert "learns from the mean of all agents' rewards" in said["all"][0]
+    assert (said["own"][2].abs().max() > 0, said["own"][1]) == (True, [])
+    assert (said["all"][2].abs().max(), said["all"][1]) == (0.0, [AVERAGED_AWAY])
 
 
 def test_turns_with_feedback():

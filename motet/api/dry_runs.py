@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from motet.api.memory_estimate import memory_of, memory_of_process, memory_warnings
 from motet.api.objects import Objects
 from motet.api.planning import Planned, expected
-from motet.api.run_warnings import IDLE, warnings_of
+from motet.api.run_warnings import IDLE, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import train
 from motet.assembly.first_prompts import check_first_prompts
@@ -54,6 +54,8 @@ class Cost:
     """Part -> bytes. `total` is their sum."""
     warnings: list[str]
     """Warnings about settings that are allowed but may be unwanted."""
+    rewards: str = ""
+    """From which rewards the agents learn. Empty for one agent."""
     homes: list[HomeCost] = field(default_factory=list)
     """Empty without a `cluster` section."""
     expected: Planned | None = None
@@ -111,6 +113,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
                 *memory_warnings(setup, memory),
                 *_trial_warnings(setup),
             ],
+            rewards=rewards_of(settings),
             homes=_homes(setup),
             expected=expected(settings),
         )

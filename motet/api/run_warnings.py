@@ -51,6 +51,23 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     return found
 
 
+def rewards_of(settings: RunConfig) -> str:
+    """Return one line that says from which rewards the agents learn. Empty for one agent."""
+    algorithm = settings.algorithm
+    averaged = algorithm.reward_sharing == "all"
+    if len(settings.team) == 1:
+        return ""
+    if settings.reward_model is not None:
+        return "rewards: every agent learns from the scores of reward_model, the same for all"
+    if algorithm.preference is not None:
+        return "rewards: pairs of joint actions are compared by the mean of all agents' rewards"
+    option = f"(algorithm.reward_sharing: {algorithm.reward_sharing})"
+    if not averaged:
+        return f"rewards: each agent learns from its own {option}"
+    own = " of later turns, and its own of this turn" * (algorithm.returns == "discounted_sum")
+    return f"rewards: every agent learns from the mean of all agents' rewards{own} {option}"
+
+
 def _lag_without_overlap(settings: RunConfig) -> list[str]:
     """Return a warning if a lag makes no step faster."""
     engines = settings.cluster is not None and settings.cluster.samplers.engine == "vllm"

@@ -10,7 +10,7 @@ from motet.api.objects import Objects
 from motet.api.partial import partial_summary, summarise, warmup_summary
 from motet.api.restarts import restarted
 from motet.api.resuming import Resumed, resumed
-from motet.api.run_warnings import memory_of_run, warnings_of
+from motet.api.run_warnings import memory_of_run, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.assembly import bases
 from motet.assembly.components import TeamModels, components_of, open_models, step_config_of
@@ -130,8 +130,9 @@ def _if_stopped(
 def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSetup) -> Notices:
     """Show what a user should know before the run."""
     notices = Notices(progress.say, traceback)
-    for line in found.skipped:
-        progress.say(line)
+    for line in (*found.skipped, rewards_of(setup.config)):
+        if line:
+            progress.say(line)
     for line in (*found.warnings, *warnings_of(setup), *setup.warnings, *memory_of_run(setup)):
         notices.say(line)
     return notices

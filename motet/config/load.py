@@ -16,11 +16,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from motet.algorithms import ALGORITHMS
 from motet.config.parts import written_out
 from motet.config.paths import anchored
 from motet.config.schema import RunConfig
@@ -36,6 +38,7 @@ from motet.config.yaml import (
 )
 from motet.errors import ConfigError, shortened
 from motet.plugins import look_at, nearest
+from motet.reading import read_text
 from motet.settings import Settings
 
 SettingsKind = TypeVar("SettingsKind", bound=Settings)
@@ -192,7 +195,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
             "in one of these files"
         )
     document = read_yaml(path)
-    layer = _layer(document, path.parent)
+    layer = _layer(_as_recorded(document, path), path.parent)
     if "extends" not in layer.data:
         return layer
     base = layer.data.pop("extends")
@@ -208,6 +211,25 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
             "expected a YAML file"
         )
     return _laid_on(_read_with_bases(base_path, (*above, place)), layer)
+
+
+_AVERAGED = re.compile("^  # reward_sharing: all$", re.MULTILINE)
+"""A line of the algorithm's options that `dump_config` adds as comments."""
+
+
+def _as_recorded(document: Document, path: Path) -> Document:
+    """Return the config with the `reward_sharing` that its comments name, if its row has another.
+
+    A recorded config leaves out what its algorithm's row had when the run began, and that was `all`
+    for every row of the first versions.
+    """
+    said = document.data.get("algorithm")
+    if not isinstance(said, Mapping) or "reward_sharing" in said:
+        return document
+    row = ALGORITHMS.get(str(said.get("name")))
+    if (row is not None and row.reward_sharing == "all") or not _AVERAGED.search(read_text(path)):
+        return document
+    return replace(document, data={**document.data, "algorithm": {**said, "reward_sharing": "all"}})
 
 
 def _override(text: str) -> Document:

@@ -455,3 +455,15 @@ def test_every_shipped_config_loads_and_reads_back_equal(path, tmp_path):
     config = load_config(path)
     (tmp_path / "dumped.yaml").write_text(dump_config(config))
     assert load_config(tmp_path / "dumped.yaml") == config
+
+
+def test_a_run_that_was_recorded_when_rewards_were_averaged_still_averages(small, tmp_path):
+    recorded = tmp_path / "config.yaml"
+    now = dump_config(load_config(small))
+    assert load_config(small).algorithm.reward_sharing == "own"
+    recorded.write_text(now)
+    assert load_config(recorded).algorithm.reward_sharing == "own"
+    recorded.write_text(now.replace("  # reward_sharing: own", "  # reward_sharing: all"))
+    averaging = load_config(recorded)
+    assert averaging.algorithm.reward_sharing == "all"
+    assert dump_config(averaging).count("\n  reward_sharing: all\n") == 1

@@ -72,7 +72,6 @@ def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
                 plays_one,
                 "play more turns",
             ),
-            ("reward_sharing", len(config.team) == 1, "the team has one agent", "add agents"),
             (
                 "repeat_last_reward",
                 returns != "tree",

@@ -179,7 +179,7 @@ EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     "gamma": ({}, 0.5, {}),
     "gae_lambda": ({"name": "iac"}, 0.5, {}),
     "returns": ({}, "discounted_sum", {}),
-    "reward_sharing": ({}, "own", {}),
+    "reward_sharing": ({}, "all", {}),
     "repeat_last_reward": ({}, False, {}),
     "group_by": ({}, "task", {}),
     "pruned": ({}, "sibling_mean", PRUNING),
@@ -259,7 +259,6 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
         {"name": "iac"}, ONE_TURN, "gae_lambda", 0.5,
         "rollout.samples [3] plays one turn: leave it at 0.95, or play more turns",
     ),
-    ({}, ALONE, "reward_sharing", "own", "the team has one agent: leave it at all, or add agents"),
     (
         {"returns": "last"}, {}, "repeat_last_reward", False,
         "returns: last repeats no reward: leave it at true, or set returns: tree",

@@ -243,12 +243,24 @@ def test_an_early_stop_absorbs_its_last_reward():
     ]
 
 
-def test_share_own_keeps_an_agents_own_reward():
+def test_each_agent_learns_from_its_own_reward_unless_the_config_averages():
     own = episode(round_(0, [outcome(0, {"a": 1.0, "b": 3.0}), outcome(1, {"a": 5.0, "b": 5.0})]))
-    assert advantages(credit([own], ALGORITHMS["mareinforce"])) == [2, 5]
-    mine = resolve("mareinforce", {"reward_sharing": "own"})
-    assert advantages(credit([own], mine)) == [1, 5]
-    assert advantages(credit([own], mine), "b") == [3, 5]
+    assert advantages(credit([own], ALGORITHMS["mareinforce"])) == [1, 5]
+    assert advantages(credit([own], ALGORITHMS["mareinforce"]), "b") == [3, 5]
+    averaging = resolve("mareinforce", {"reward_sharing": "all"})
+    assert advantages(credit([own], averaging)) == [2, 5]
+    assert advantages(credit([own], averaging), "b") == [2, 5]
+
+
+def test_a_zero_sum_reward_has_advantages_of_opposite_sign():
+    won = episode(round_(0, [outcome(0, {"a": 1.0, "b": -1.0}), outcome(1, {"a": 0.0, "b": 0.0})]))
+    assert advantages(credit([won], ALGORITHMS["magrpo"])) == [0.5, -0.5]
+    assert advantages(credit([won], ALGORITHMS["magrpo"]), "b") == [-0.5, 0.5]
+
+
+def test_one_critic_for_the_team_and_the_returns_of_a_debate_average_by_their_rows():
+    averaging = [row.name for row in ALGORITHMS.values() if row.reward_sharing == "all"]
+    assert averaging == ["maac", "mappo", "maporl"]
 
 
 def test_the_divergence_in_the_reward_is_k1_of_the_own_completion():

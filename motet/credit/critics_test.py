@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.algorithms import ALGORITHMS, resolve
+from motet.algorithms import resolve
 from motet.core import (
     PERSONAL,
     RIGHT,
@@ -289,7 +289,7 @@ def test_a_frozen_partner_has_no_critic_of_its_own_and_a_joint_one_still_reads_f
     game = [Turn((1.0, 3.0)), Turn((2.0, 2.0), "b")]
     own = Team(OWN.agents, decode={}, frozen=cold, critics={"a": "critic-a"})
     result = credit([path(game, team=own)], rule("iac", gae_lambda=1.0), {("e", 0, "a"): 0.5}, own)
-    assert advantages(result) == {("e", 0, "a"): (1 + 3) / 2 + 2 - 0.5}
+    assert advantages(result) == {("e", 0, "a"): 1 + 2 - 0.5}
     assert [value.critic for value in result.values] == ["critic-a"]
     joint = Team(OWN.agents, decode={}, frozen=cold, critics=JOINT.critics)
     result = credit(
@@ -313,10 +313,10 @@ def test_a_critic_that_knows_nothing_leaves_the_advantages_of_mareinforce(name):
         path([Turn((draw.random(), draw.random()), who) for who in ("ab", "b", "ab")], "g")
     )
     values = {id: said for e in episodes for id, said in readings(e, readers, 0.0).items()}
-    plain = assign_credit(episodes, Scores(), ALGORITHMS["mareinforce"], CreditState(), team, 3)
-    valued = assign_credit(
-        episodes, Scores(values=values), resolve(name, {"gae_lambda": 1.0}), CreditState(), team, 3
-    )
+    sharing = {"reward_sharing": "all"}
+    alone, critic = resolve("mareinforce", sharing), resolve(name, {"gae_lambda": 1.0} | sharing)
+    plain = assign_credit(episodes, Scores(), alone, CreditState(), team, 3)
+    valued = assign_credit(episodes, Scores(values=values), critic, CreditState(), team, 3)
     assert len(plain.samples) == 8 + 8 + 5
     assert [(s.id, s.share) for s in valued.samples] == [(s.id, s.share) for s in plain.samples]
     assert [s.advantage for s in valued.samples] == pytest.approx(
@@ -333,7 +333,12 @@ def test_where_returns_replace_the_fold_the_advantage_is_return_minus_value_and_
     team, readers = (OWN, AGENTS) if name == "iac" else (JOINT, (None,))
     game = [Turn((1.0, 0.0)), Turn((0.0, 1.0))]
     values = {("e", t, who): 0.25 * (t + 1) for t in (0, 1) for who in readers}
-    fields = {"returns": returns, "gae_lambda": 1.0, "gamma": 0.5}
+    fields = {
+        "returns": returns,
+        "gae_lambda": 1.0,
+        "gamma": 0.5,
+        "reward_sharing": "all",
+    }
     got = advantages(credit([path(game)], rule(name, **fields), values, team, 2))
     # influence-aware with d = 1/2: (own + d·mean of later)/(1 + d)
     expected = {

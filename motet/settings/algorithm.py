@@ -76,9 +76,10 @@ class Algorithm(Settings):
     incentives: Incentives = Incentives()
     """Bonuses that are added to the returns. They are not part of the rewards, so they do not
     propagate to earlier turns."""
-    reward_sharing: Literal["all", "own"] = "all"
-    """all: returns use the mean of all agents' rewards. own: each agent's return uses its own
-    rewards."""
+    reward_sharing: Literal["all", "own"] = "own"
+    """own: each agent's return uses its own rewards. all: returns use the mean of all agents'
+    rewards, so a zero-sum reward teaches nothing. Both are the same if all agents get the same
+    reward."""
     repeat_last_reward: bool = True
     """If a branch ends early, count its last reward again for every turn that was not played. Turn
     it off if only the end of an episode is rewarded."""

@@ -5,11 +5,12 @@ plan, that is said after the first evaluation or step.
 """
 
 from collections.abc import Callable, Sequence
+from math import fsum
 from typing import TypeAlias
 
-from motet.core import Episode
+from motet.core import Episode, walk
 from motet.rollout.summary import episode_stats, never_ended
-from motet.settings import Plan
+from motet.settings import Algorithm, Plan
 
 EpisodeCounter: TypeAlias = Callable[[str, int], Callable[[Episode], None]]
 """(name of a stage, number of its games) -> a function that is called with each game."""
@@ -61,6 +62,34 @@ class Notices:
         if "ended" not in self._known and never_ended(episodes):
             self.say(too_few_turns(plan))
         self._known.add("ended")
+
+    def credited(self, episodes: Sequence[Episode], algorithm: Algorithm) -> None:
+        """Warn once if averaging over the team leaves the same reward everywhere."""
+        own_score = algorithm.preference is not None or algorithm.returns == "discounted_sum"
+        if algorithm.reward_sharing == "all" and not own_score and _averaged_away(episodes):
+            self.say(AVERAGED_AWAY)
+
+
+AVERAGED_AWAY = (
+    "the agents' rewards differ, but their mean is the same in all joint actions of a step, so "
+    "algorithm.reward_sharing: all gives no agent a reason to change (a zero-sum reward): set "
+    "algorithm.reward_sharing=own, with critic_view: own if there is a critic"
+)
+
+
+def _averaged_away(episodes: Sequence[Episode]) -> bool:
+    rewards = [
+        list(outcome.rewards.values())
+        for episode in episodes
+        if episode.root is not None
+        for _, round_ in walk(episode.root)
+        for outcome in round_.outcomes
+        if outcome.fault is None
+    ]
+    means = [fsum(each) / len(each) for each in rewards]
+    largest = max((abs(value) for each in rewards for value in each), default=0.0)
+    apart = any(max(each) > min(each) for each in rewards)
+    return apart and max(means) - min(means) <= 1e-9 * largest
 
 
 def too_few_turns(plan: Plan, needed: int | None = None) -> str:

@@ -1,8 +1,9 @@
 """Notices are said once, at once, and kept for the summary."""
 
+from motet.algorithms import resolve
 from motet.core import Episode, Fault, Outcome, Round, Task
 from motet.settings import Plan
-from motet.trainer.notices import Notices, too_few_turns
+from motet.trainer.notices import AVERAGED_AWAY, Notices, too_few_turns
 
 TASK = Task("t", {})
 
@@ -75,3 +76,26 @@ def test_a_trial_game_says_how_many_turns_are_needed():
     text = too_few_turns(Plan(samples=(8, 1)), needed=4)
     assert "ended only after 4 turns, not within rollout.samples [8, 1] (2 turns)" in text
     assert "rollout.samples=[8,1,1,1]" in text
+
+
+def paid(*rewards: dict[str, float]) -> list[Episode]:
+    outcomes = tuple(Outcome({}, each, {}, end="done") for each in rewards)
+    return [Episode("1:t", TASK, Round(0, {}, {}, {}, outcomes))]
+
+
+def test_an_average_that_leaves_the_same_reward_everywhere_is_said_once():
+    zero_sum = paid({"a": 1.0, "b": -1.0}, {"a": -0.3, "b": 0.3})
+    averaging = resolve("magrpo", {"reward_sharing": "all"})
+    notices = Notices(lambda line: None)
+    notices.credited(zero_sum, averaging)
+    notices.credited(zero_sum, averaging)
+    assert notices.lines == [AVERAGED_AWAY]
+
+
+def test_rewards_that_an_average_keeps_apart_and_shared_rewards_need_no_warning():
+    notices = Notices(lambda line: None)
+    averaging = resolve("magrpo", {"reward_sharing": "all"})
+    notices.credited(paid({"a": 1.0, "b": -1.0}, {"a": -0.3, "b": 0.3}), resolve("magrpo", {}))
+    notices.credited(paid({"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 1.0}), averaging)
+    notices.credited(paid({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}), averaging)
+    assert notices.lines == []

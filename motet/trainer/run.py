@@ -173,6 +173,7 @@ class TrainingRun:
         self._progress.waiting(f"the games of step {number}")
         played = await play_step(components, tasks, number, self._notices.see)
         self._notices.played(played.episodes, components.plan)
+        self._notices.credited(played.episodes, components.algorithm)
         self._progress.completions(last_completions(played.episodes))
         if self._intervals.record_episodes:
             with self._run_state.profile.stage("report"):
