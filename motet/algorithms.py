@@ -120,6 +120,17 @@ def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> A
     return algorithm
 
 
+def check_names(algorithm: Algorithm) -> None:
+    """Check the names of the baseline and the policy loss. References are not loaded.
+
+    Raises: ConfigError for an unknown name.
+    """
+    if not is_reference(algorithm.baseline):
+        _check_baseline(algorithm.baseline, Path())
+    if not is_reference(algorithm.policy_loss):
+        _check_policy_loss(algorithm, Path())
+
+
 def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
     """Check the policy loss; add the user's own to the table. Raises: ConfigError."""
     name = algorithm.policy_loss

@@ -210,11 +210,13 @@ for command in (
 def show(config: ConfigArgument, overrides: Overrides = None) -> None:
     """Print the resolved config with all defaults. Saved as a file, it describes the same run.
 
+    Nothing that it names is loaded.
+
     Example: motet show configs/relay.yaml train.steps=100
     """
-    from motet.config.load import dump_config, load_target
+    from motet.config.load import dump_config, load_recorded
 
-    print(dump_config(load_target(config, overrides or [])), end="")
+    print(dump_config(load_recorded(config, overrides or [])), end="")
 
 
 @app.command()

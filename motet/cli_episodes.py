@@ -60,8 +60,8 @@ def episodes(
     elif not evaluation and not any(one.advantages for one in found):
         out.print(
             "no advantages: they need more than the recorded rewards (a critic, a KL penalty in "
-            "the reward, a moving average, a learned reward, pairs), or an own credit function "
-            "that is not at hand"
+            "the reward, a moving average, a learned reward, pairs), or code that the run names, "
+            "which is not loaded, or the episodes do not fit the config"
         )
 
 

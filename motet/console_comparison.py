@@ -20,7 +20,7 @@ def print_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
             figure(row["before"]),
             figure(row["after"]),
             figure(row["reward"]),
-            f"{row['wall_seconds']:.0f}",
+            "-" if row["wall_seconds"] is None else f"{row['wall_seconds']:.0f}",
         )
     out.print(table)
     _print_groups(rows)

@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from motet.errors import ConfigError
+from motet.looking import only_looks
 
 PREFIX = "object:"
 _kept: dict[str, Any] = {}
@@ -75,7 +76,12 @@ def found(reference: str) -> Any:
 
 
 def _imported(reference: str) -> Any:
-    """Import the object, keep it and return it. None if that gives nothing, or something else."""
+    """Import the object, keep it and return it. None if that gives nothing, or something else.
+
+    Nothing is imported inside `looking()`.
+    """
+    if only_looks():
+        return None
     module, _, name = reference.removeprefix(PREFIX).rpartition("@")[0].partition(":")
     if module in ("rows", "__main__") or "<" in name:
         return None

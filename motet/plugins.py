@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from motet.errors import ConfigError, shortened
+from motet.looking import refuse_code
 from motet.objects import found, is_object
 from motet.tracebacks import place_of_error
 
@@ -60,15 +61,19 @@ def is_reference(name: str) -> bool:
     return ":" in name
 
 
-def load_object(reference: str, folder: Path = Path()) -> Any:
+def load_object(reference: str, folder: Path = Path(), *, registered: bool = False) -> Any:
     """Return the object that `reference` names. File paths are relative to `folder`.
 
     A file can import the modules beside it, and a module may lie in the working directory.
+    `registered`: the reference is from a table of this process, not from a config.
 
-    Raises: ConfigError that says what is missing and what exists instead.
+    Raises: ConfigError that says what is missing and what exists instead; always inside
+    `looking()`, except for an object of this process.
     """
     if is_object(reference):
         return found(reference)
+    if not registered:
+        refuse_code(reference)
     place, _, name = reference.rpartition(":")
     if place.endswith(".py"):
         module = _load_file(Path(os.path.realpath(folder / place)))

@@ -13,11 +13,10 @@ from motet.api.runs import LoadedRun, load_run
 from motet.errors import ConfigError
 from motet.evaluation.over_seeds import OverSeeds, curve_over_seeds
 from motet.plugins import nearest
-from motet.reading import read_json
 from motet.trainer.metrics import read_metrics
 from motet.trainer.plot import moving_average
 from motet.trainer.plot_runs import PlotBand, band_curves
-from motet.trainer.run_folder import RunFolder
+from motet.trainer.run_folder import RunFolder, read_summary
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -146,7 +145,7 @@ class LoadedRuns:
         rows = []
         for run, group, config in zip(self._runs, self._groups, self._configs, strict=True):
             file = RunFolder(run.path).summary
-            summary: Mapping[str, Any] | None = read_json(file) if file.is_file() else None
+            summary: Mapping[str, Any] | None = read_summary(file) if file.is_file() else None
             rows.append(row_of(run.path, config, summary, group))
         return rows
 

@@ -1,6 +1,7 @@
 """plan: which GPUs a run needs, and the expected seconds of a step, without a model or a GPU."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from motet.assembly.task_setup import open_task_setup, tasks_per_step_of
 from motet.blocking import blocking
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
+from motet.looking import looking
 from motet.models import memory
 from motet.models.memory import Shape
 from motet.planning import throughput
@@ -96,6 +98,8 @@ def plan(
 ) -> Planned:
     """Compute on paper how a run uses GPUs and how long a step takes. No model is loaded.
 
+    If `config` is a path, no code that it names is loaded either (`motet.looking`).
+
     Args:
         gpu: a name of `motet.planning.gpus.GPUS`.
         parameters: the number of parameters of each model that is not a folder here, or one number
@@ -106,7 +110,29 @@ def plan(
 
     Raises: ConfigError for a wrong config, an unknown GPU, or sizes that cannot be known.
     """
-    settings, kind = read_config(config, overrides), gpu_named(gpu)
+    with ExitStack() as stack:
+        if isinstance(config, str | Path):
+            stack.enter_context(looking())
+        settings = read_config(config, overrides)
+        return _planned(
+            settings,
+            gpu_named(gpu),
+            (gpus, gpus_per_node),
+            parameters,
+            prompt_tokens,
+            completion_tokens,
+        )
+
+
+def _planned(
+    settings: RunConfig,
+    kind: Gpu,
+    counts: tuple[int, int],
+    parameters: Mapping[str, float] | float | None,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+) -> Planned:
+    gpus, gpus_per_node = counts
     for name, value in (("--gpus", gpus), ("--gpus-per-node", gpus_per_node)):
         if value < 1:
             raise ConfigError(f"{name} is {value}; expected 1 or more")

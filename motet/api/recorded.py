@@ -8,18 +8,27 @@ from pathlib import Path
 from typing import Literal
 
 from motet.algorithms import credit_function
-from motet.api.setup import read_config
-from motet.config.schema import RunConfig
+from motet.api.setup import recorded_config
+from motet.config.recorded import AlgorithmOfCode, RecordedConfig
 from motet.core import CreditState, Episode, SampleId, Scores, Team
 from motet.credit.assign import assign_credit
-from motet.errors import ConfigError, MotetError
-from motet.plugins import nearest
+from motet.errors import ConfigError, MotetError, shortened
+from motet.looking import looking
+from motet.plugins import is_reference, nearest
 from motet.rollout.record import read_episodes
 from motet.rollout.summary import episode_stats
+from motet.settings import Algorithm
 
 Kind = Literal["train", "evaluate"]
 FIRST = 3
 """Number of episodes if the caller chooses none."""
+
+
+_UNFIT = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What the computation of advantages raises for episodes of another game."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +41,11 @@ class RecordedEpisode:
     advantages: dict[SampleId, float] = field(default_factory=dict)
     """Advantage of each completion; the mean over tokens if there is one per token. Empty in
     evaluations, if the algorithm needs more than the rewards (a critic, a KL penalty in the reward,
-    a moving average, a learned reward, pairs), and if an own credit function is not at hand. Such a
-    function is called as it is now."""
+    a moving average, a learned reward, pairs), and if it needs code that the run names, which is
+    never loaded."""
 
 
+@looking()
 def episodes(
     run: str | Path,
     *,
@@ -58,7 +68,7 @@ def episodes(
     Without a choice, the first three are returned. Raises: ConfigError.
     """
     folder = Path(run)
-    config = read_config(folder)
+    config = recorded_config(folder)
     if best is not None and worst is not None:
         raise ConfigError("got best and worst, expected at most one of them")
     files = _files(folder, kind, step)
@@ -77,7 +87,7 @@ def episodes(
             rest = best is None and worst is None and not faults and task is None
             credit: dict[SampleId, float] = {}
             if kind == "train":
-                with suppress(MotetError):  # an own credit function that is not at hand
+                with suppress(MotetError):  # such as a credit function that is not loaded
                     credit = recorded_advantages(config, found)
             return [
                 _recorded(number, episode, credit) for episode in (shown[:FIRST] if rest else shown)
@@ -90,16 +100,17 @@ def episodes(
     return []
 
 
+@looking()
 def advantages_of_step(run: str | Path, step: int) -> dict[SampleId, float]:
     """Return the advantage of each completion of a training step, as `RecordedEpisode` has them.
 
-    A credit function of the config is not called: whoever views a run may not trust its code.
+    A credit function of the config is not called, even if this process has it.
 
     Raises: ConfigError if the config or the episodes cannot be read.
     """
     folder = Path(run)
     path = _files(folder, "train", step)[step]
-    config = read_config(folder)
+    config = recorded_config(folder)
     if config.credit is not None:
         return {}
     return recorded_advantages(config, read_episodes(path).episodes)
@@ -139,12 +150,18 @@ def _ranked(found: list[Episode], best: int | None, worst: int | None) -> list[E
     return [episode for _, episode in order[:count]]
 
 
-def recorded_advantages(config: RunConfig, found: Sequence[Episode]) -> dict[SampleId, float]:
+def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dict[SampleId, float]:
     """Return the advantages of all episodes of a step; empty if the rewards alone do not give them.
 
-    Raises: ConfigError if the config's credit function cannot be loaded; what it raises.
+    So they are if they need code that the config names; a credit function or a baseline that this
+    process has already is used.
+
+    Raises: ConfigError if the episodes do not fit the config, or the config's credit function is
+    not in this process.
     """
     algorithm = config.algorithm
+    if isinstance(algorithm, AlgorithmOfCode) or not _has_baseline(algorithm):
+        return {}
     if algorithm.kl_in == "loss":  # the penalty is not part of the advantages
         algorithm = algorithm.model_copy(update={"kl_in": "none", "kl_coefficient": 0.0})
     needs_more = (
@@ -163,8 +180,20 @@ def recorded_advantages(config: RunConfig, found: Sequence[Episode]) -> dict[Sam
     )
     turns = len(config.rollout.samples)
     own = None if config.credit is None else credit_function(config.credit)
-    credit = assign_credit(found, Scores(), algorithm, CreditState(), team, turns, own)
+    try:
+        credit = assign_credit(found, Scores(), algorithm, CreditState(), team, turns, own)
+    except _UNFIT as error:  # a folder of which one file was replaced, or that a stranger made
+        raise ConfigError(
+            f"the recorded episodes do not fit the run's config: {type(error).__name__}: "
+            f"{shortened(str(error))}; expected those that the run wrote"
+        ) from error
     return {sample.id: _mean(sample.advantage) for sample in credit.samples}
+
+
+def _has_baseline(algorithm: Algorithm) -> bool:
+    from motet.credit.baselines import BASELINES
+
+    return not is_reference(algorithm.baseline) or algorithm.baseline in BASELINES
 
 
 def _mean(advantage: float | tuple[float, ...]) -> float:

@@ -5,20 +5,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from motet.api.setup import read_config
+from motet.api.setup import recorded_config
+from motet.config.yaml import shown
 from motet.errors import ConfigError
 from motet.evaluation.over_seeds import OverSeeds, over_seeds
-from motet.reading import read_json
-from motet.trainer.run_folder import RunFolder
+from motet.looking import looking
+from motet.trainer.run_folder import RunFolder, read_summary
 
 OF_ONE_RUN = ("name", "seed")
 """Keys in which the runs of a group may differ."""
 COMPARED = {"before": "success before", "after": "success after", "reward": "reward after"}
 """Figure of a row -> its title. All are of the held-out tasks."""
+_LARGEST = 1e15
+"""No figure of a run is larger."""
 _LONGEST = 60
 """The longest list of differences in the name of a group."""
 
 
+@looking()
 def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
     """Return one row per run: its settings and results.
 
@@ -28,7 +32,7 @@ def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
     Raises: ConfigError if there are fewer than two runs, or if one has no summary.
     """
     refuse_others(runs, "compare")
-    configs = [read_config(run).model_dump(mode="json") for run in runs]
+    configs = [recorded_config(run).model_dump(mode="json") for run in runs]
     groups = groups_of(runs, configs)
     rows = []
     for run, config, group in zip(runs, configs, groups, strict=True):
@@ -41,27 +45,52 @@ def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
 def row_of(
     run: str | Path, config: Mapping[str, Any], summary: Mapping[str, Any] | None, group: str
 ) -> dict[str, Any]:
-    """Return the row of a run. Figures that it has not (yet) are None."""
+    """Return the row of a run. Figures that it has not (yet) are None.
+
+    Raises: ConfigError if the summary is not one that `train` writes.
+    """
     row = {"run": str(run), "group": group, "seed": config["seed"]}
     if summary is None:
         times = {"wall_seconds": None, "cpu_seconds": None}
         return {**row, "steps": None, "finished": False, **dict.fromkeys(COMPARED), **times}
-    heldout = summary["heldout"]
+    where = RunFolder(Path(run)).summary
+    heldout = _section(summary, "heldout", where)
 
     def of(when: str, figure: str) -> float | None:
-        value: float | None = heldout[when][figure] if when in heldout else None
-        return value
+        if when not in heldout:
+            return None
+        return _number(_section(heldout, when, where), figure, where)
 
     return {
         **row,
-        "steps": summary["steps"],
-        "finished": summary.get("finished", True),  # earlier versions did not say so
+        "steps": _number(summary, "steps", where),
+        "finished": summary.get("finished", True) is True,  # earlier versions did not say so
         "before": of("before", "success"),
         "after": of("after", "success"),
         "reward": of("after", "reward"),
-        "wall_seconds": summary["wall_seconds"],
-        "cpu_seconds": summary["cpu_seconds"],
+        "wall_seconds": _number(summary, "wall_seconds", where),
+        "cpu_seconds": _number(summary, "cpu_seconds", where),
     }
+
+
+def _section(values: Mapping[str, Any], key: str, where: Path) -> Mapping[str, Any]:
+    found = values.get(key)
+    if not isinstance(found, Mapping):
+        raise ConfigError(
+            f"{where}: {key} is {shown(found)}; expected the figures that motet train writes"
+        )
+    return found
+
+
+def _number(values: Mapping[str, Any], key: str, where: Path) -> int | float | None:
+    """Return a figure, or None if it was not measured."""
+    value: int | float | None = values.get(key, "missing")
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (plain and abs(value) < _LARGEST):  # NaN is not smaller
+        raise ConfigError(
+            f"{where}: {key} is {shown(value)}; expected a number, as motet train writes it"
+        )
+    return value
 
 
 def _summary(run: Path) -> dict[str, Any]:
@@ -70,8 +99,7 @@ def _summary(run: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{run} has no summary.json: expected the folder of a run that finished or was stopped"
         )
-    found: dict[str, Any] = read_json(path)
-    return found
+    return read_summary(path)
 
 
 def refuse_others(runs: Sequence[str | Path], command: str) -> None:

@@ -10,26 +10,26 @@ from motet.api.html import table_of
 from motet.api.objects import Objects
 from motet.api.recorded import recorded_advantages
 from motet.api.sample_rows import COLUMNS, sample_rows
-from motet.api.setup import models_of, read_config, run_of, setup_in_scratch
+from motet.api.setup import models_of, read_config, recorded_config, run_of, setup_in_scratch
 from motet.assembly.models import Models
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.blocking import blocking
-from motet.config.schema import RunConfig
+from motet.config.recorded import RecordedConfig
 from motet.core import Episode, Fault, Prompt, SampleRequest, Task
 from motet.errors import ConfigError, SamplerFault
 from motet.evaluation.evaluate import evaluate as play_all
+from motet.looking import looking
 from motet.models.devices import resolve_device
 from motet.models.dtypes import DTYPES
 from motet.models.loading import load_model, load_tokenizer
 from motet.plugins import nearest
-from motet.reading import read_json
 from motet.rollout.prompts import with_system
 from motet.rollout.record import read_episodes
 from motet.seeding import derive
 from motet.timeouts import run_loop
 from motet.trainer.metrics import read_metrics
 from motet.trainer.prepare import check_seal
-from motet.trainer.run_folder import RunFolder
+from motet.trainer.run_folder import RunFolder, read_summary
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -71,13 +71,17 @@ class LoadedRun:
     def _repr_html_(self) -> str:
         """Show the held-out results in a notebook, or that there is no summary yet."""
         if self._folder.summary.is_file():
-            return table_of(self.summary)
+            try:
+                return table_of(self.summary)
+            except (ConfigError, LookupError, TypeError, ValueError, AttributeError):
+                return f"<code>{escape(repr(self))}</code>: its summary.json cannot be shown"
         return f"<code>{escape(repr(self))}</code>: no summary.json yet"
 
     @property
-    def config(self) -> RunConfig:
-        """The complete config."""
-        return read_config(self.path)
+    def config(self) -> RecordedConfig:
+        """The complete config. Nothing that it names is loaded; `train` and `read_config` take it,
+        and load it."""
+        return recorded_config(self.path)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -87,8 +91,7 @@ class LoadedRun:
                 f"{self.path} has no summary.json: the run is not finished; finish it with motet "
                 f"train {self._folder.config} --resume"
             )
-        found: dict[str, Any] = read_json(self._folder.summary)
-        return found
+        return read_summary(self._folder.summary)
 
     @property
     def metrics(self) -> "DataFrame":
@@ -134,12 +137,14 @@ class LoadedRun:
         advantage (docs/python.md lists the columns).
 
         Advantages are None if they need more than the recorded rewards, such as a critic's values.
-        `objects` replace what the config names, as in `train`; an own credit function is called.
+        `objects` replace what the config names, as in `train`; a credit function that is given
+        here is called. Nothing that the config names is loaded.
         """
         from pandas import DataFrame
 
         found = list(self.episodes("train", step))
-        advantages = recorded_advantages(read_config(self.path, **objects), found)
+        with looking():
+            advantages = recorded_advantages(recorded_config(self.path, **objects), found)
         return DataFrame(sample_rows(found, advantages), columns=list(COLUMNS))
 
     def team(self, **objects: Unpack[Objects]) -> "LoadedTeam":
@@ -172,7 +177,7 @@ class LoadedRun:
         """Return the tokenizer of a policy's model."""
         return load_tokenizer(self._sources(policy, self.config)[1])[0]
 
-    def _sources(self, policy: str, config: RunConfig) -> tuple[Path | None, str | Path]:
+    def _sources(self, policy: str, config: RecordedConfig) -> tuple[Path | None, str | Path]:
         """Return the folder of a policy (None if it has no weights of its own) and its model."""
         if policy not in config.policies:
             raise ConfigError(

@@ -12,7 +12,9 @@ from motet.assembly.components import step_config_of
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.assembly.trained import steps_behind, trained_folders
-from motet.config.load import load_target, make_config
+from motet.config.load import load_recorded, load_target, make_config
+from motet.config.recorded import RecordedConfig
+from motet.config.run_keys import RunKeys
 from motet.config.schema import RunConfig
 from motet.config.targets import is_exported, run_of_checkpoint
 from motet.models.model_config import shortened_context
@@ -20,7 +22,7 @@ from motet.plugins import look_at
 from motet.sandbox import temporary
 from motet.trainer.progress import Progress
 
-ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunConfig
+ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunKeys
 Show: TypeAlias = Literal["auto", "silent"]
 
 
@@ -29,7 +31,8 @@ def read_config(
 ) -> RunConfig:
     """Read and validate the config of a file, a mapping or a run folder.
 
-    `objects` replace what the config names: `Objects` lists them.
+    `objects` replace what the config names: `Objects` lists them. The algorithm is resolved, which
+    loads the Python files that it names: use `recorded_config` to look at a run.
 
     Raises: ConfigError with one line per problem.
     """
@@ -38,9 +41,21 @@ def read_config(
         if not overrides and not replaced:
             return config
         return make_config(config.model_dump(mode="json"), overrides, replaced=replaced)
+    if isinstance(config, RunKeys):
+        return make_config(config.model_dump(mode="json"), overrides, replaced=replaced)
     if isinstance(config, Mapping):
         return make_config(config, overrides, replaced=replaced)
     return load_target(config, overrides, replaced)
+
+
+def recorded_config(
+    run: str | Path, overrides: Sequence[str] = (), **objects: Unpack[Objects]
+) -> RecordedConfig:
+    """Read the config of a run, or of a file, for looking: nothing that it names is loaded.
+
+    `objects` replace what the config names, as in `read_config`. Raises: ConfigError.
+    """
+    return load_recorded(run, overrides, sections_of(objects))
 
 
 def run_of(target: ConfigLike) -> Path | None:

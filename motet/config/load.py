@@ -25,6 +25,8 @@ from typing import Any, TypeVar
 from motet.algorithms import ALGORITHMS
 from motet.config.parts import written_out
 from motet.config.paths import anchored
+from motet.config.recorded import AlgorithmOfCode, RecordedConfig
+from motet.config.run_keys import RunKeys
 from motet.config.schema import RunConfig
 from motet.config.targets import RUN_CONFIG, TEAM, config_file_of
 from motet.config.validation import validate_options
@@ -60,7 +62,7 @@ def load_config(
     Raises: ConfigError with one line per problem. Each line names the key, and the file and line or
     the override where it is set.
     """
-    return _checked(_read_with_bases(Path(path), ()), overrides, replaced)
+    return _checked(RunConfig, _read_with_bases(Path(path), ()), overrides, replaced)
 
 
 def load_target(
@@ -72,6 +74,23 @@ def load_target(
 
     Raises: ConfigError, as `load_config`.
     """
+    return load_config(_file_of(target), overrides, replaced)
+
+
+def load_recorded(
+    target: str | Path,
+    overrides: Sequence[str] = (),
+    replaced: Mapping[KeyPath, Any] = MappingProxyType({}),
+) -> RecordedConfig:
+    """Load the config of a file or of a run folder for looking: nothing that it names is loaded.
+
+    Raises: ConfigError, as `load_config`.
+    """
+    document = _read_with_bases(_file_of(target), ())
+    return _checked(RecordedConfig, document, overrides, replaced)
+
+
+def _file_of(target: str | Path) -> Path:
     path = Path(target)
     if look_at(path) == "nothing":
         raise ConfigError(
@@ -83,7 +102,7 @@ def load_target(
             f"{path} has no {RUN_CONFIG}{_similar(path / RUN_CONFIG)}; expected a config file or a "
             f"run folder, or a folder that motet export wrote, with {TEAM}"
         )
-    return load_config(file, overrides, replaced)
+    return file
 
 
 def _similar(path: Path) -> str:
@@ -126,15 +145,16 @@ def make_config(
 
     Raises: ConfigError.
     """
-    return _checked(_layer(Document(dict(data), places or {}), Path()), overrides, replaced)
+    document = _layer(Document(dict(data), places or {}), Path())
+    return _checked(RunConfig, document, overrides, replaced)
 
 
-def dump_config(config: RunConfig) -> str:
+def dump_config(config: RunKeys) -> str:
     """Return the config as YAML with every default written out. `load_config` reads it back equal.
 
     Three settings are still written as differences from a base: the algorithm (from its row), an
     agent's decode and a policy's optimizer. So a later override of the base still reaches them. The
-    complete algorithm record is added as comments.
+    complete algorithm record is added as comments, unless its row is code that was not loaded.
     """
     sections = config.model_dump(mode="json")
     said = sections["algorithm"]
@@ -143,7 +163,10 @@ def dump_config(config: RunConfig) -> str:
         for key, value in config.algorithm.model_dump(mode="json").items()
         if key not in said
     }
-    comments = "".join(f"  # {line}\n" for line in write_yaml(rest).splitlines())
+    lines = write_yaml(rest).splitlines()
+    if isinstance(config.algorithm, AlgorithmOfCode):
+        lines = ["the other fields are those of its name, which is code and was not loaded"]
+    comments = "".join(f"  # {line}\n" for line in lines)
     return "".join(
         write_yaml({key: value}) + (comments if key == "algorithm" else "")
         for key, value in sections.items()
@@ -151,12 +174,15 @@ def dump_config(config: RunConfig) -> str:
 
 
 def _checked(
-    files: Document, overrides: Sequence[str | Document], replaced: Mapping[KeyPath, Any]
-) -> RunConfig:
+    schema: type[SettingsKind],
+    files: Document,
+    overrides: Sequence[str | Document],
+    replaced: Mapping[KeyPath, Any],
+) -> SettingsKind:
     whole = _whole(files, overrides)
     for path, value in replaced.items():
         whole = _with(whole, path, value)
-    return validate_options(RunConfig, whole.data, whole.places)
+    return validate_options(schema, whole.data, whole.places)
 
 
 def _with(document: Document, path: KeyPath, value: Any) -> Document:

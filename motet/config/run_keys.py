@@ -61,15 +61,15 @@ DEFAULT_ALGORITHM = "magrpo"
 SettingsType = TypeVar("SettingsType", bound=Settings)
 
 
-def _tupled(value: Any) -> Any:
+def tupled(value: Any) -> Any:
     """Convert lists to tuples.
 
     Behind a validator that runs before, strict validation sees Python values and accepts no list
     where a tuple is expected.
     """
     if isinstance(value, Mapping):
-        return {key: _tupled(item) for key, item in value.items()}
-    return tuple(_tupled(item) for item in value) if isinstance(value, list | tuple) else value
+        return {key: tupled(item) for key, item in value.items()}
+    return tuple(tupled(item) for item in value) if isinstance(value, list | tuple) else value
 
 
 def _filled_from_its_row(value: Any) -> Any:
@@ -77,7 +77,7 @@ def _filled_from_its_row(value: Any) -> Any:
         return value
     name = value.get("name", DEFAULT_ALGORITHM)
     try:
-        return {**resolve(name, {}).model_dump(), **_tupled(value), "name": name}
+        return {**resolve(name, {}).model_dump(), **tupled(value), "name": name}
     except ConfigError as error:
         raise validation_error([(("name",), str(error))]) from error
 
@@ -136,7 +136,7 @@ class RunKeys(Settings):
     policies: dict[str, PolicyConfig] = Field(min_length=1)
     """Policies, by names of your choice."""
     team: dict[
-        str, Annotated[AgentConfig, BeforeValidator(lambda player: _tupled(written_out(player)))]
+        str, Annotated[AgentConfig, BeforeValidator(lambda player: tupled(written_out(player)))]
     ] = Field(min_length=1)
     """Maps each agent of the environment to the policy that plays it. Agents with the same policy
     share its weights."""

@@ -42,7 +42,8 @@ def find(name: str, where: str = "environment.name", base_folder: Path = Path())
             f"package.module:Class or ./file.py:Class"
         )
     try:
-        return load_object(ENVIRONMENTS.get(name, name), base_folder)
+        known = ENVIRONMENTS.get(name)
+        return load_object(known or name, base_folder, registered=known is not None)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
 
