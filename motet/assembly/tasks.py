@@ -9,6 +9,7 @@ from typing import Any
 from motet.config.parts import DataSource
 from motet.config.schema import RunConfig
 from motet.core import Environment, Task
+from motet.core.row_values import kept
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError, MotetError, shortened
 from motet.tracebacks import place_of_error
@@ -65,13 +66,18 @@ class Tasks(Mapping[str, list[Task]]):
         if source is not None:
             of_rows, warnings = _from_rows(source, split, environment)
             self.warnings += [f"data.{split}: {line}" for line in warnings]
-            found = _told_apart(of_rows, f"data.{split}")
+            where = f"data.{split}"
             empty = sum(not tasks for tasks in of_rows)
             self.passed_over |= {split: empty} if empty else {}
         else:
-            with asking(f"{config.environment.name}, tasks({split!r})"):
-                found = list(environment.tasks(split))
-            _refuse_repeats(found, f"{config.environment.name}, tasks({split!r})")
+            where = f"{config.environment.name}, tasks({split!r})"
+            with asking(where):
+                of_rows = [list(environment.tasks(split))]
+        _refuse_repeats(of_rows, where)
+        found = [
+            replace(task, fields=kept(task.fields, f"{where}: task {task.id!r}"))
+            for task in _told_apart(of_rows)
+        ]
         if not found:
             given = (
                 f"; none of {self.passed_over[split]} rows gives any"
@@ -122,36 +128,41 @@ def _from_rows(
     return tasks, loaded.warnings
 
 
-def _told_apart(of_rows: list[list[Task]], where: str) -> list[Task]:
+def _told_apart(of_rows: list[list[Task]]) -> list[Task]:
     """Return all tasks with unique ids.
 
-    If an earlier row has used an id, the number of the row is appended, as in `total#7`. Ids seed
-    the sampling and decide which completions are compared. Rows without an id often get one from
-    their question, so ids may repeat.
+    If an earlier task has used an id, the number of the row is appended, as in `total#7`; if a task
+    of the data has this id too, it is appended again. Ids seed the sampling and decide which
+    completions are compared. Rows without an id often get one from their question, so ids may
+    repeat.
     """
+    given = {task.id for tasks in of_rows for task in tasks}
     found: list[Task] = []
     used: set[str] = set()
     for number, tasks in enumerate(of_rows, start=1):
-        found += [
-            replace(task, id=f"{task.id}#{number}") if task.id in used else task for task in tasks
-        ]
-        used |= {task.id for task in tasks}
-    _refuse_repeats(found, where)
+        for task in tasks:
+            name = task.id
+            while name in used or (name != task.id and name in given):
+                name = f"{name}#{number}"
+            found.append(task if name == task.id else replace(task, id=name))
+            used.add(name)
     return found
 
 
-def _refuse_repeats(tasks: list[Task], where: str) -> None:
-    repeated = [name for name, count in Counter(task.id for task in tasks).items() if count > 1]
-    if repeated:
-        raise ConfigError(
-            f"{where}: several tasks have the id {repeated[0]!r}; expected unique ids: set a "
-            "different id for each task"
-        )
+def _refuse_repeats(of_rows: list[list[Task]], where: str) -> None:
+    """Raise ConfigError if one row, or the environment, gives several tasks of one id."""
+    for tasks in of_rows:
+        repeated = [name for name, count in Counter(task.id for task in tasks).items() if count > 1]
+        if repeated:
+            raise ConfigError(
+                f"{where}: several tasks have the id {repeated[0]!r}; expected unique ids: set a "
+                "different id for each task"
+            )
 
 
 def from_row(row: Mapping[str, Any], where: str, environment: Environment[Any]) -> list[Task]:
     """Return the tasks of one row. Raises: ConfigError."""
-    with asking(f"{where} with {shortened(', '.join(row))}"):
+    with asking(f"{where} with {shortened(', '.join(map(str, row)))}"):
         try:
             made = environment.task(row)
         except ConfigError as error:

@@ -1,5 +1,7 @@
 import json
+from datetime import date
 
+import numpy as np
 import pytest
 
 from motet.assembly.tasks import tasks_of
@@ -166,3 +168,36 @@ def test_a_dataset_without_any_task_is_refused(rows):
         match=r"quickstart has no tasks for 'eval'; expected at least one; none of \d+ rows",
     ):
         tasks_of(config(data={"eval": {"path": rows}}), Nothing(), train=False)
+
+
+class Plainly(Talk):
+    """An environment whose tasks are named after the row's `name`."""
+
+    def task(self, row):
+        return Task(row["name"], row)
+
+
+def test_a_number_that_tells_rows_apart_is_not_the_id_of_another_row(tmp_path):
+    for names, ids in (
+        (("a", "a", "a#2"), ["a", "a#2#2", "a#2"]),
+        (("a#2", "a", "a"), ["a#2", "a", "a#3"]),
+        (("a", "a", "a", "a#2", "a#2"), ["a", "a#2#2", "a#3", "a#2", "a#2#5"]),
+    ):
+        found = tasks_of(called(tmp_path, *names), Plainly(), train=False)["eval"]
+        assert [task.id for task in found] == ids
+
+
+def test_fields_of_tasks_are_values_that_a_record_gives_back():
+    class Own(Talk):
+        def tasks(self, split):
+            return [Task("one", {"number": np.int64(3), "day": date(2024, 1, 2), "of": (1,)})]
+
+    class Wrong(Talk):
+        def tasks(self, split):
+            return [Task("one", {"deep": [print]})]
+
+    (task,) = tasks_of(config(), Own(), train=True)["train"]
+    assert task.fields == {"number": 3, "day": date(2024, 1, 2), "of": (1,)}
+    assert type(task.fields["number"]) is int
+    with pytest.raises(ConfigError, match=r"task 'one'.deep\[0\] is of type builtin_function"):
+        tasks_of(config(), Wrong(), train=True)

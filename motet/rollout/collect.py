@@ -64,11 +64,18 @@ async def collect(
 
 
 def episode_ids(tasks: Sequence[Task], tag: str) -> list[str]:
-    """Return `tag:task`, or `tag:task#2`, `tag:task#3`, ... for repetitions in one step."""
+    """Return `tag:task`, or `tag:task#2`, `tag:task#3`, ... for repetitions in one step.
+
+    A number is left out if a task of the step has this id: `x#2` is also the id of a second row
+    whose id is x.
+    """
+    given = {task.id for task in tasks}
     seen: Counter[str] = Counter()
     names = []
     for task in tasks:
         seen[task.id] += 1
+        while seen[task.id] > 1 and f"{task.id}#{seen[task.id]}" in given:
+            seen[task.id] += 1
         names.append(
             f"{tag}:{task.id}" if seen[task.id] == 1 else f"{tag}:{task.id}#{seen[task.id]}"
         )

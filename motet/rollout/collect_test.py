@@ -94,3 +94,9 @@ def test_the_cursor_is_a_function_of_the_position_alone() -> None:
 def test_no_tasks_are_refused() -> None:
     with pytest.raises(ConfigError, match="got 0 training tasks"):
         task_order(0, seed=1)
+
+
+def test_a_repetition_never_has_the_id_of_another_task() -> None:
+    """Two equal rows have the ids x and x#2; both may be played twice in one step."""
+    tasks = [Task(name, {}) for name in ("x", "x#2", "x", "x#2", "x", "x#2#2")]
+    assert episode_ids(tasks, "s") == ["s:x", "s:x#2", "s:x#3", "s:x#2#3", "s:x#4", "s:x#2#2"]
