@@ -21,6 +21,7 @@ import types
 from contextlib import suppress
 from typing import Any
 
+from motet.core.row_values import identity
 from motet.errors import ConfigError
 from motet.looking import only_looks
 
@@ -44,10 +45,10 @@ def keep(value: Any, origin: Any = None) -> str:
 def keep_rows(rows: list[dict[str, Any]], what: str) -> str:
     """Keep the rows of a dataset, and return the reference to them. Its hash is that of the rows.
 
-    `what` is the name of the rows in the reference, such as train.
+    `rows` have values that `row_values.kept` gave. `what` is the name of the rows in the reference,
+    such as train.
     """
-    text = json.dumps(rows, sort_keys=True, default=lambda value: type(value).__name__)
-    reference = f"{PREFIX}rows:{what}@{_hash(text.encode())}"
+    reference = f"{PREFIX}rows:{what}@{_hash(identity(rows).encode())}"
     _kept[reference] = rows
     return reference
 

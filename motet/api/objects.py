@@ -14,6 +14,7 @@ from motet.algorithms import ALGORITHMS
 from motet.config.run_keys import DEFAULT_ALGORITHM
 from motet.config.yaml import KeyPath
 from motet.core import Environment
+from motet.core.row_values import kept
 from motet.credit.own import CreditStep
 from motet.environments.registry import check_is_environment
 from motet.errors import ConfigError
@@ -23,7 +24,8 @@ from motet.rewards.reward import RewardLike
 from motet.settings import Algorithm
 
 RowsLike: TypeAlias = Iterable[Mapping[str, Any]] | str | Path
-"""A list of rows, a `datasets.Dataset`, or the path of a file or folder of rows."""
+"""A list of rows, a table of datasets, pandas or pyarrow, or the path of a file or folder of
+rows."""
 
 
 class Objects(TypedDict, total=False):
@@ -78,7 +80,7 @@ def rows_of(rows: RowsLike, split: str) -> str:
     """Return the path of the rows, or a reference to them."""
     if isinstance(rows, str | Path):
         return str(rows)
-    found = [dict(row) if isinstance(row, Mapping) else row for row in rows]
+    found = [dict(row) if isinstance(row, Mapping) else row for row in _listed(rows)]
     wrong = [number for number, row in enumerate(found, start=1) if not isinstance(row, dict)]
     if wrong:
         row = found[wrong[0] - 1]
@@ -86,7 +88,32 @@ def rows_of(rows: RowsLike, split: str) -> str:
             f"data.{split}: row {wrong[0]} is {type(row).__name__}; expected a mapping of field "
             "names to values"
         )
-    return keep_rows(found, split)
+    return keep_rows(
+        [kept(row, f"data.{split}: row {number}") for number, row in enumerate(found, start=1)],
+        split,
+    )
+
+
+def _listed(rows: Any) -> Iterable[Any]:
+    """Return the rows of a table of pandas, pyarrow or datasets; anything else as it is.
+
+    Iterating over a table would give the names of its columns, or decoded images.
+    """
+    library = type(rows).__module__.partition(".")[0]
+    if library == "pandas":
+        import pandas
+
+        return rows.to_dict("records") if isinstance(rows, pandas.DataFrame) else list(rows)
+    if library == "pyarrow":
+        import pyarrow
+
+        return rows.to_pylist() if isinstance(rows, pyarrow.Table) else list(rows)
+    if library == "datasets":
+        import datasets
+
+        stored = isinstance(rows, datasets.Dataset) and rows.format["type"] != "custom"
+        return rows.with_format(None).to_list() if stored else list(rows)
+    return list(rows)
 
 
 def _environment(given: Any) -> str:

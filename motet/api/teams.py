@@ -1,7 +1,6 @@
 """train_team: the shortest way from rows and functions to a trained team."""
 
 import inspect
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from motet.blocking import blocking
 from motet.config.load import load_config, make_config
 from motet.config.schema import RunConfig
 from motet.config.yaml import write_yaml
+from motet.core.row_values import json_line
 from motet.data.load import load_rows
 from motet.errors import ConfigError
 from motet.objects import found, keep
@@ -61,7 +61,8 @@ def train_team(
         )
 
     Args:
-        rows: a list of mappings, a `datasets.Dataset`, or the path of a file of rows.
+        rows: a list of mappings, a table of datasets, pandas or pyarrow, or the path of a file of
+            rows.
         agents: agent -> a function of a row that returns the agent's prompt. All agents write at
             the same time, and read what the others wrote if there is a next turn.
         reward: a function `(row, texts)` that returns a number, a number per agent, or a
@@ -185,7 +186,7 @@ def write_config(config: RunConfig, folder: str | Path) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     for key, name in references(config):
         if key.startswith("data."):
-            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in found(name)]
+            lines = [json_line(row) for row in found(name)]
             (place / names[name]).write_text("".join(lines), encoding="utf-8")
     plain = with_references(config.model_dump(mode="json"), names)
     path = place / "config.yaml"

@@ -11,6 +11,7 @@ G samples of one agent for one prompt, J joint actions, S samples of a training 
 This package does not import torch: environments and records handle strings and numbers only.
 
 episodes.py      tasks, messages, completions, and the trees that episodes are
+row_values.py    the values of rows and tasks, and their way to JSON and back
 environment.py   the base class of environments
 requests.py      requests to the models, and the protocols Sampler, Scorer and Publisher
 training.py      the team, scores, and the samples to train on

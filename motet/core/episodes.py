@@ -64,8 +64,8 @@ class Reply:
 class Task:
     """One problem.
 
-    `fields` holds plain JSON values: a dataset row, or values that an embedded environment
-    generated.
+    `fields` holds a dataset row, or values that an embedded environment generated: those of
+    `core.row_values`, which a record gives back equal.
     """
 
     id: str

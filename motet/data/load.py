@@ -3,11 +3,14 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from motet.core.row_values import decoded, kept
 from motet.data.split import Split, parse_split
 from motet.errors import ConfigError
 from motet.objects import described, is_object
@@ -36,12 +39,14 @@ def load_rows(
 
     `path` may also be a reference to rows of this process (`motet.objects`).
 
-    A name that exists as a path is a path. `subset` is the hub's configuration, for datasets that
+    The values are those of `motet.core.row_values`, whatever the source. A name that exists as a
+    path is a path. `subset` is the hub's configuration, for datasets that
     have several. A single file is one split, whatever the name in `split`, so only the slice of
     `split` matters. In a folder, the name of the split selects the files. If a dataset lacks the
     split and has only one, that one is used, with a warning.
 
-    Raises ConfigError if the data is missing, unreadable or empty.
+    Raises ConfigError if the data is missing, unreadable or empty, or if a row has a value that no
+    record can hold.
     """
     if (path is None) == (name is None):
         raise ConfigError(
@@ -61,7 +66,10 @@ def load_rows(
 
 
 def _selected(found: Loaded, wanted: Split, split: str, source: str) -> Loaded:
-    chosen = [found.rows[index] for index in wanted.rows(len(found.rows))]
+    chosen = [
+        kept(found.rows[index], f"{source}: row {index + 1}")
+        for index in wanted.rows(len(found.rows))
+    ]
     if not chosen:
         raise ConfigError(
             f"split {split!r} selects none of the {len(found.rows)} rows of {source}; expected at "
@@ -166,12 +174,17 @@ def _json(text: bytes, where: str) -> Row:
 
 def _parsed(text: bytes, where: str) -> Any:
     try:
-        return json.loads(text)
+        return decoded(json.loads(text, parse_int=_integer))  # as write_config writes rows
     except (ValueError, RecursionError) as error:  # invalid UTF-8 is a ValueError
         raise ConfigError(
             f"{where} is not JSON: {error}; expected one JSON value (one object per line belongs "
             "in a .jsonl file)"
         ) from error
+
+
+def _integer(text: str) -> int:
+    """Return a whole number of any length. `int` reads at most 4300 digits."""
+    return int(text) if len(text) < 4000 else int(Decimal(text))
 
 
 def _object(value: Any, where: str) -> Row:
@@ -186,7 +199,8 @@ def _csv(file: Path) -> list[Row]:
     """Read a CSV file. The first line names the fields; every value is a string."""
     try:
         text = io.StringIO(_content(file).decode("utf-8-sig"), newline="")
-        lines = list(csv.reader(text, strict=True))
+        with _long_fields():
+            lines = list(csv.reader(text, strict=True))
     except (csv.Error, ValueError) as error:  # invalid UTF-8 is a ValueError
         raise ConfigError(f"{file} is not CSV in UTF-8: {error}") from error
     names, *rows = [line for line in lines if line] or [[]]
@@ -199,14 +213,55 @@ def _csv(file: Path) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let a field of a CSV file be as long as the file. The limit of Python is 128 KiB."""
+    before = csv.field_size_limit(ROWS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _parquet(file: Path) -> list[Row]:
     from pyarrow import ArrowException, parquet  # slow to import, and most runs read none
 
     try:
         check_regular(file, ROWS)
-        return list(parquet.read_table(file).to_pylist())
+        table = parquet.read_table(file)
     except (ArrowException, OSError) as error:
         raise ConfigError(f"{file} is not a Parquet file: {error}") from error
+    return _as_rows(lambda names: table.select(names).to_pylist(), table.column_names, str(file))
+
+
+def _as_rows(read: Callable[[list[str]], list[Row]], columns: list[str], source: str) -> list[Row]:
+    """Return the rows of a table; `read` gives the rows with some of its columns.
+
+    Raises: ConfigError that names the column if Python cannot hold a value, such as a date in the
+    year 20000.
+    """
+    try:
+        return read(columns)
+    except (ValueError, OverflowError) as error:
+        for name in columns:
+            try:
+                read([name])
+            except (ValueError, OverflowError) as inner:
+                raise ConfigError(
+                    f"{source}: column {name!r} has a value that Python cannot hold ({inner}); "
+                    "expected another type: write the column as strings, or drop it"
+                ) from inner
+        raise ConfigError(
+            f"{source} cannot be read as rows: {error}; expected columns of different names"
+        ) from error
+
+
+def _of_dataset(dataset: Any, source: str) -> list[Row]:
+    """Return the rows of a `datasets.Dataset` as they are stored: images as bytes, for example."""
+    plain = dataset.with_format(None)
+    return _as_rows(
+        lambda names: plain.select_columns(names).to_list(), list(plain.column_names), source
+    )
 
 
 _READERS = {".jsonl": _jsonl, ".json": _json_list, ".csv": _csv, ".parquet": _parquet}
@@ -221,9 +276,9 @@ def _saved(folder: Path, split: Split) -> Loaded:
 
     loaded = datasets.load_from_disk(str(folder))
     if isinstance(loaded, datasets.Dataset):
-        return Loaded(list(loaded.to_list()))
+        return Loaded(_of_dataset(loaded, str(folder)))
     chosen, warnings = _split_of(str(folder), split.name, list(loaded))
-    return Loaded(list(loaded[chosen].to_list()), warnings)
+    return Loaded(_of_dataset(loaded[chosen], str(folder)), warnings)
 
 
 def _hub(name: str, split: Split, subset: str | None) -> Loaded:

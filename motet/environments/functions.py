@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.core.row_values import identity
 from motet.environments.chat_texts import one_or_each
 from motet.environments.history import Exchange, History, compose
 from motet.errors import ConfigError, EnvironmentFault, shortened
@@ -71,7 +72,7 @@ class FunctionTeam(Environment[FunctionState]):
 
     def task(self, row: Mapping[str, Any]) -> Task:
         """Return a row as a task. Its id is the row's `id`, or a hash of the row."""
-        text = json.dumps(dict(row), sort_keys=True, default=str)
+        text = identity(dict(row))
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
         return Task(str(row["id"]) if "id" in row else digest, dict(row))
 

@@ -3,7 +3,6 @@
 Paths in it are relative to the export. It has no section that only training reads.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from motet.config.parts import DataSource
 from motet.config.schema import RunConfig
 from motet.config.yaml import write_yaml
+from motet.core.row_values import json_line
 from motet.data.load import load_rows
 from motet.errors import ConfigError
 from motet.exports import DATA, MODELS, POLICIES
@@ -145,16 +145,10 @@ def write_rows(source: DataSource, folder: Path) -> dict[str, Any]:
 
     Only the rows of the split are written, so no row to train on is.
 
-    Raises: ConfigError if they cannot be read, or are no plain JSON values.
+    Raises: ConfigError if they cannot be read.
     """
     rows = load_rows(path=source.path, split=source.split).rows
-    try:
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"data.eval has rows that JSON cannot hold ({error}); expected plain values: leave the "
-            "rows out with data.eval=null"
-        ) from error
+    lines = [json_line(row) for row in rows]
     place = f"{DATA}/eval.jsonl"
     (folder / DATA).mkdir()
     (folder / place).write_text("".join(lines), encoding="utf-8")

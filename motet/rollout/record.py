@@ -5,18 +5,21 @@ reports, and to compute credit again.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from pydantic import TypeAdapter, ValidationError
 
 from motet.core import Episode
+from motet.core.row_values import decoded, encoded, has_marks
 from motet.errors import ConfigError
 from motet.reading import ROWS, read_text
 
 SCHEMA = 1
 """Increased if an older reader could misread a line."""
+MARKED = 1.1
+"""The schema of a line whose task has values that JSON does not have (`core.row_values`)."""
 _EPISODE = TypeAdapter(Episode)
 
 
@@ -34,13 +37,16 @@ class Recorded:
 def write_episode(file: TextIO, episode: Episode) -> None:
     """Append one line, or nothing.
 
-    Raises: ConfigError if `task.fields` holds a value that JSON cannot represent (a NaN, a date).
+    Raises: ConfigError if `task.fields` holds a value that `row_values.kept` does not return.
     """
     try:
-        line = json.dumps({"schema": SCHEMA, **_EPISODE.dump_python(episode)}, allow_nan=False)
+        fields = encoded(dict(episode.task.fields))
+        schema = MARKED if has_marks(fields) else SCHEMA
+        plain = replace(episode, task=replace(episode.task, fields=fields))
+        line = json.dumps({"schema": schema, **_EPISODE.dump_python(plain)}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"episode {episode.id} cannot be recorded: {error}; expected plain JSON values in "
+            f"episode {episode.id} cannot be recorded: {error}; expected values of a row in "
             "task.fields"
         ) from error
     file.write(line + "\n")
@@ -72,19 +78,25 @@ def episode_of(line: str, where: str) -> Episode:
             f"{where}: got {line[:60]!r}; expected one episode as a JSON object with a `schema`"
         )
     schema = fields.pop("schema")
-    if schema != SCHEMA:
+    if schema not in (SCHEMA, MARKED):
         raise ConfigError(
             f"{where}: got schema {schema}; this version of Motet reads schema {SCHEMA}: use the "
             "version that wrote the file"
         )
     try:
-        return _EPISODE.validate_python(fields)
+        episode = _EPISODE.validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(
-            f"{where}: {place}: {first['msg']}; expected an episode of schema {SCHEMA}"
+            f"{where}: {place}: {first['msg']}; expected an episode of schema {schema}"
         ) from error
+    if schema == SCHEMA:
+        return episode
+    there = decoded(dict(episode.task.fields))
+    if not isinstance(there, dict):
+        raise ConfigError(f"{where}: task.fields is {there!r}; expected a mapping")
+    return replace(episode, task=replace(episode.task, fields=there))
 
 
 def _is_json(text: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from motet.core import Task
+from motet.core.row_values import identity
 from motet.settings import AlarmBounds
 from motet.trainer.alarms import Alarm, Watch
 from motet.trainer.highlights import Highlights
@@ -46,15 +47,10 @@ def machine() -> dict[str, Any]:
 
 
 def fingerprint(tasks: Sequence[Task]) -> str:
-    """Return a hash of the tasks and their order.
-
-    Values that are not plain JSON count by their type.
-    """
+    """Return a hash of the tasks and their order."""
     said = hashlib.sha256()
     for task in tasks:
-        fields = json.dumps(
-            dict(task.fields), skipkeys=True, default=lambda value: type(value).__name__
-        )
+        fields = identity(dict(task.fields), sort_keys=False)
         said.update(json.dumps([task.id, fields]).encode())
     return said.hexdigest()
 

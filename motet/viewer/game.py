@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.core import Completion, Episode, Fault, Outcome, Prompt, Round
+from motet.core.row_values import readable
 from motet.errors import ConfigError
 
 Pieces = Callable[[Completion], list[str] | None]
@@ -20,7 +21,7 @@ def game_tree(episode: Episode, pieces: Pieces) -> dict[str, Any]:
     """
     return {
         "episode": episode.id,
-        "task": {"id": episode.task.id, "fields": dict(episode.task.fields)},
+        "task": {"id": episode.task.id, "fields": readable(episode.task.fields)},
         "fault": _fault(episode.fault),
         "tree": None if episode.root is None else _round(episode.root, (), pieces),
         "greedy": None if episode.greedy is None else _round(episode.greedy, (), pieces),

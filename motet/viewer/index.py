@@ -15,6 +15,7 @@ from threading import Lock
 from time import monotonic
 
 from motet.core import Episode, walk
+from motet.core.row_values import readable
 from motet.errors import ConfigError
 from motet.rollout.record import episode_of
 from motet.rollout.summary import episode_stats
@@ -290,7 +291,7 @@ def _insert(
         for agent, group in round_.samples.items():
             written.setdefault(agent, []).extend(one.text for one in group)
     causes = sorted({f"{fault.where}/{fault.cause}" for fault in stats.faults})
-    fields = " · ".join(str(value) for value in episode.task.fields.values())
+    fields = " · ".join(str(value) for value in readable(episode.task.fields).values())
     excerpt = _beginning(fields)
     game = database.execute(
         "INSERT INTO games VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
