@@ -54,6 +54,26 @@ class WatchedCall:
         )
         self.broken_at: float | None = None
         """Time of the last interruption; None if there was none."""
+        self._stood_still, self._waiting, self._since = 0.0, 0, 0.0
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """In this context the call's time does not pass, for example while no thread is free."""
+        if self._waiting == 0:
+            self._since = time.monotonic()
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0:
+                self._stood_still += time.monotonic() - self._since
+
+    @property
+    def stood_still(self) -> float:
+        """Seconds so far in which the call's time did not pass."""
+        waiting = time.monotonic() - self._since if self._waiting else 0.0
+        return self._stood_still + waiting
 
     def stretch(self, action: Callable[..., T], *given: Any) -> T:
         """Run `action(*given)` while the guard watches it.

@@ -11,11 +11,13 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import FrameType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 from motet.blocking import woken_by_interrupts
+from motet.threads import threads, watched
 from motet.timeout_guard import (
     WatchedCall,
     WatchedCoroutine,
@@ -48,11 +50,12 @@ async def within(
     Raises: TimedOut if `action()` has not finished after `seconds`.
     """
     call, loop = WatchedCall(seconds, what, even_given_up), asyncio.get_running_loop()
-    doing = loop.create_task(WatchedCoroutine(call, _asked(action)))
+    context = copy_context()
+    context.run(watched.set, call)
+    doing = loop.create_task(WatchedCoroutine(call, _asked(action)), context=context)
     try:
         for patience in (seconds, min(call.seconds, _HEARING_SECONDS)):
-            await asyncio.wait({doing}, timeout=patience)
-            if doing.done():
+            if await _ended(doing, patience, call):
                 return call.result_of(doing.result)
     except asyncio.CancelledError:
         await _cancelled(doing)
@@ -74,19 +77,22 @@ def at_once(seconds: float | None, what: str, action: Callable[[], T]) -> T:
 
 
 @contextmanager
-def guarded(seconds: float | None) -> Iterator[None]:
-    """Let `within` and `at_once` also interrupt code that does not await, inside this context.
+def guarded(seconds: float | None, call_threads: int = 1) -> Iterator[None]:
+    """Let `within` and `at_once` also interrupt code that does not await, inside this context, and
+    let plain functions run in threads.
 
-    It only works in the main thread.
+    Code in the event loop is interrupted only if that is in the main thread.
 
     Args:
         seconds: the shortest timeout that will be used; None turns it off.
+        call_threads: see `threads.threads`.
     """
-    if seconds is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with guard.opened(seconds):
-        yield
+    with threads(call_threads):
+        if seconds is None or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        with guard.opened(seconds):
+            yield
 
 
 def break_off(frame: FrameType | None) -> None:
@@ -149,6 +155,17 @@ _HEARING_SECONDS = 1.0
 
 async def _asked(action: Callable[[], Awaitable[T]]) -> T:
     return await action()
+
+
+async def _ended(doing: "asyncio.Task[T]", seconds: float | None, call: WatchedCall) -> bool:
+    """Wait until the task has ended, or until `seconds` of the call's time have passed."""
+    stood_still = call.stood_still
+    while True:
+        await asyncio.wait({doing}, timeout=seconds)
+        seconds = call.stood_still - stood_still
+        if doing.done() or not seconds:
+            return doing.done()
+        stood_still += seconds
 
 
 async def _cancelled(doing: "asyncio.Task[T]") -> None:

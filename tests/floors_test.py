@@ -21,6 +21,7 @@ FLOORS = [
         "reading",
         "timeouts",
         "timeout_guard",
+        "threads",
         "http_client",
         "blocking",
         "looking",

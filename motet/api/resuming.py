@@ -25,7 +25,7 @@ from motet.trainer.run_state import fingerprint, machine
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
     rf"threads|(report|alarms)\..*|(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
-    r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|retries)|"
+    r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|call_threads|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
 """Config keys that may change on resume, because they do not change results.

@@ -25,7 +25,8 @@ async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
         setup.environment,
         setup.config.rollout.timeout_seconds,
     )
-    with asking(f"{config.environment.name}, the first prompts of task {task.id}"), guarded(limit):
+    said = f"{config.environment.name}, the first prompts of task {task.id}"
+    with asking(said), guarded(limit, config.rollout.call_threads):
         state = await within(
             limit, "start", lambda: environment.start(task, derive(config.seed, "first prompts"))
         )

@@ -23,7 +23,7 @@ async def trial_game(setup: TaskSetup) -> int | Fault | None:
     if not is_reference(config.environment.name) or config.expert or config.verifier:
         return None
     limit = min(SECONDS, config.rollout.timeout_seconds or SECONDS)
-    with guarded(limit):
+    with guarded(limit, config.rollout.call_threads):
         return await attempt(_play(setup, environment, limit))
 
 

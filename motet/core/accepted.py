@@ -13,10 +13,12 @@ from typing import Any
 
 from motet.core.episodes import Demonstration, Message
 from motet.errors import EnvironmentFault, shortened
+from motet.threads import call
 
 ROLES = ("system", "user", "assistant")
 AWAITED = ("start", "step", "close", "grade")
-"""Methods of an environment that Motet awaits. They may be plain functions."""
+"""Methods of an environment that Motet awaits. They may be plain functions, which then run in
+threads (`motet/threads.py`)."""
 
 
 def as_prompt(given: Any, where: str = "a prompt") -> Any:
@@ -91,8 +93,7 @@ def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     async def awaited(*given: Any, **named: Any) -> Any:
-        result = method(*given, **named)
-        return await result if inspect.isawaitable(result) else result
+        return await call(method, *given, **named)
 
     return awaited
 

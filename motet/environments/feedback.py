@@ -3,7 +3,6 @@
 A mode is a function of an Attempt (feedback_modes.py), or a user's own function.
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -25,6 +24,7 @@ from motet.errors import ConfigError, EnvironmentFault
 from motet.http_client import EndpointFault
 from motet.plugins import is_reference, load_object, nearest
 from motet.settings import Settings
+from motet.threads import call
 
 
 class FeedbackOptions(Settings):
@@ -104,9 +104,7 @@ class Feedback:
 
     async def _ask(self, attempt: Attempt) -> FeedbackText:
         try:
-            feedback = self._mode(attempt)
-            if inspect.isawaitable(feedback):
-                feedback = await feedback
+            feedback = await call(self._mode, attempt)
         except EndpointFault as fault:
             raise ExpertFault(fault.cause, f"feedback {self.name}: {fault}") from fault
         except EnvironmentFault:

@@ -21,6 +21,7 @@ from motet.errors import ConfigError, EnvironmentFault, shortened
 from motet.plugins import load_function
 from motet.rewards.reward import ask
 from motet.settings import Settings
+from motet.threads import call
 
 REVISE = "Improve your answer."
 """What an agent reads at a later turn without feedback of its own."""
@@ -44,13 +45,13 @@ class FunctionTeam(Environment[FunctionState]):
         """References to the functions: package.module:NAME or ./file.py:NAME."""
 
         agents: dict[str, str] = Field(min_length=1)
-        """Agent -> a function `(row) -> its prompt`, a string."""
+        """Agent -> a function `(row) -> its prompt`, a string. It may be async."""
         reward: str
         """A function `(row, texts) -> number`, or one number per agent, or a `motet.Score`. `texts`
         is {agent: what it wrote at this turn}. It may be async."""
         feedback: str | None = None
         """A function `(row, texts) -> what the agents read at the next turn`: a string, or one per
-        agent."""
+        agent. It may be async."""
         history: History = "joint"
         """What an agent reads of earlier turns: all texts (joint), only its own, or none."""
         success_at: float = 1.0
@@ -96,7 +97,7 @@ class FunctionTeam(Environment[FunctionState]):
     async def start(self, task: Task, seed: int) -> FunctionState:
         row = task.fields
         asked = {
-            agent: _text(prompt(dict(row)), f"the prompt of agent {agent}")
+            agent: _text(await call(prompt, dict(row)), f"the prompt of agent {agent}")
             for agent, prompt in self._prompts.items()
         }
         return FunctionState(row, (), asked)
@@ -117,14 +118,14 @@ class FunctionTeam(Environment[FunctionState]):
         terms = {"success": float(mean >= self.options.success_at), **terms}
         played = (*state.turns, Exchange(state.asked, texts))
         last = len(played) == self._turns
-        asked = state.asked if last else self._next(state.row, texts)
+        asked = state.asked if last else await self._next(state.row, texts)
         return Transition(FunctionState(state.row, played, asked), rewards, last, terms)
 
-    def _next(self, row: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, str]:
+    async def _next(self, row: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, str]:
         """Return what each agent is asked at the next turn."""
         if self._feedback is None:
             return dict.fromkeys(self.agents, REVISE)
-        given = self._feedback(dict(row), dict(texts))
+        given = await call(self._feedback, dict(row), dict(texts))
         each = given if isinstance(given, Mapping) else dict.fromkeys(self.agents, given)
         missing = [agent for agent in self.agents if agent not in each]
         if missing:
@@ -143,8 +144,8 @@ def _judge(reward: Callable[..., Any]) -> Callable[[Task, Mapping[str, str]], An
     """Return the reward as a function of a task."""
 
     @wraps(reward)
-    def judged(task: Task, texts: Mapping[str, str]) -> Any:
-        return reward(dict(task.fields), dict(texts))
+    async def judged(task: Task, texts: Mapping[str, str]) -> Any:
+        return await call(reward, dict(task.fields), dict(texts))
 
     return judged
 

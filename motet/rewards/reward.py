@@ -5,13 +5,14 @@ Any error in a reward becomes a RewardFault. It never becomes a reward of zero.
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Protocol, TypeAlias
 
 from motet.core import Task
 from motet.errors import MotetError, RewardFault
+from motet.threads import call
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,7 @@ class Reward(Protocol):
 RewardLike: TypeAlias = Reward | Callable[[Task, Mapping[str, str]], Any]
 """A Reward, or a function that returns a number, a number per agent, or a Score.
 
-Either may be `async`. While a reward that is not async waits (for a server, for example), the whole
-process waits, up to `rollout.timeout_seconds`.
+Either may be `async`. One that is not runs in a thread (`rollout.call_threads`).
 """
 
 
@@ -53,9 +53,7 @@ async def ask(
         reward.score if hasattr(reward, "score") else reward
     )
     try:
-        result = judge(task, texts)
-        if isinstance(result, Awaitable):
-            result = await result
+        result = await call(judge, task, texts)
     except MotetError:
         raise
     except Exception as error:

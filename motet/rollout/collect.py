@@ -57,7 +57,7 @@ async def collect(
             on_episode(episode)
         return episode
 
-    with guarded(plan.timeout_seconds):
+    with guarded(plan.timeout_seconds, plan.call_threads):
         return await waves.run(
             [one(task, name) for task, name in zip(tasks, episode_ids(tasks, tag), strict=True)]
         )

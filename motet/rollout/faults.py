@@ -81,7 +81,22 @@ def _recorded(error: Exception) -> Fault:
 
 def _hint(error: Exception) -> str:
     """Return advice for an import inside a function, when the folder of the file is not importable
-    any more."""
+    any more, and for a plain function that does not work in a thread."""
     if isinstance(origin(error), ModuleNotFoundError):
         return ": import it at the top of the file, where the file's own folder is importable"
+    if any(said in str(error) for said in _OF_THREADS):
+        return (
+            ": plain functions run in threads. Set rollout.call_threads: 1 for code that needs the "
+            "main thread, or make the function async"
+        )
     return ""
+
+
+_OF_THREADS = (
+    "signal only works in main thread",
+    "can only be used in that same thread",  # SQLite
+    "Cannot switch to a different thread",  # greenlets, as in Playwright
+    "no running event loop",
+    "There is no current event loop",
+)
+"""What Python and libraries say where they are called in another thread than they expect."""

@@ -1,4 +1,6 @@
 import asyncio
+import signal
+import sqlite3
 
 import pytest
 
@@ -14,6 +16,7 @@ from motet.errors import (
 )
 from motet.rollout import faults
 from motet.rollout.faults import again, attempt
+from motet.threads import call, threads
 from motet.timeout_guard import TimedOut
 
 
@@ -151,3 +154,22 @@ def test_what_will_not_pass_is_not_asked_again(error: Exception, waits: list[flo
     with pytest.raises(type(error)):
         asyncio.run(again(2, failing))
     assert (failing.calls, waits) == (1, [])
+
+
+@pytest.mark.parametrize("kind", ["signal", "sqlite", "event loop"])
+def test_a_plain_function_that_does_not_work_in_a_thread_gets_advice(kind: str) -> None:
+    opened = sqlite3.connect(":memory:")
+    action = {
+        "signal": lambda: signal.signal(signal.SIGALRM, signal.SIG_DFL),
+        "sqlite": lambda: opened.execute("select 1"),
+        "event loop": lambda: asyncio.get_running_loop().time(),
+    }[kind]
+
+    async def main(most: int) -> object:
+        with threads(most):
+            return await attempt(call(action))
+
+    fault = asyncio.run(main(2))
+    assert isinstance(fault, Fault)
+    assert "Set rollout.call_threads: 1" in fault.message
+    assert not isinstance(asyncio.run(main(1)), Fault)

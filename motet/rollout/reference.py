@@ -44,7 +44,7 @@ async def play_reference(
             "text}: define it"
         )
     limit, key = plan.timeout_seconds, derive(seed, episode_id)
-    with guarded(limit):
+    with guarded(limit, plan.call_threads):
         start = await attempt(within(limit, "start", lambda: environment.start(task, key)))
         if isinstance(start, Fault):
             return Episode(episode_id, task, None, fault=start)

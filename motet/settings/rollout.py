@@ -56,6 +56,11 @@ class Plan(Settings):
     otherwise one silent connection could block the run forever. null: no timeout.
     docs/own_environment.md says what can be interrupted: all code that awaits, and nearly all code
     that does not."""
+    call_threads: PositiveInt = 32
+    """How many plain functions (start, step, close, reward, feedback that are not async) run at the
+    same time, each in a thread of its own, so that those that wait for a server wait together. 1:
+    one after the other in the main thread, for code that needs it (signals, some database drivers
+    and browsers)."""
     retries: NonNegativeInt = 2
     """How often start or step of an environment is retried after an error that may be temporary: a
     lost connection, the environment's own timeout, an error with `may_pass`. A retry starts from
