@@ -18,6 +18,8 @@ ROWS = 8 << 30
 """Size limit in bytes of rows, records and metrics, which are loaded into memory."""
 WEIGHTS = 1 << 40
 """Size limit in bytes of one weight file, which is memory-mapped."""
+_PART = 1 << 20
+"""Bytes that are read at once from a file that is longer than it reports."""
 
 
 def open_regular(path: Path, most: int) -> BinaryIO:
@@ -38,10 +40,27 @@ def open_regular(path: Path, most: int) -> BinaryIO:
 def read_bytes(path: Path, most: int) -> bytes:
     """Return the content of a file. Raises: as `open_regular`."""
     with open_regular(path, most) as file:
-        content = file.read(most + 1)  # files in /proc report a size of 0
+        content = read_up_to(file, most + 1)
     if len(content) > most:
         raise _too_large(path, most)
     return content
+
+
+def read_up_to(file: BinaryIO, most: int) -> bytes:
+    """Return the rest of a regular file, or its first `most` bytes.
+
+    `file.read(most)` would allocate `most` bytes before it reads, whatever the size of the file. A
+    process may have less address space than that (`ulimit -v`).
+    """
+    left = max(0, os.fstat(file.fileno()).st_size - file.tell())
+    content = file.read(min(left, most))
+    parts = [content] if content else []
+    missing = most - len(content)
+    # The file may have grown, and files in /proc report a size of 0.
+    while missing > 0 and (part := file.read(min(_PART, missing))):
+        parts.append(part)
+        missing -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def read_text(path: Path, most: int = CONFIG) -> str:

@@ -1,11 +1,14 @@
 """Tests that reading any path ends, and that errors say what was expected."""
 
+import io
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,7 +17,7 @@ from motet.config.load import load_config
 from motet.data.load import load_rows
 from motet.errors import ConfigError
 from motet.plugins import load_object
-from motet.reading import read_bytes, read_json
+from motet.reading import ROWS, read_bytes, read_json, read_up_to
 from motet.rollout.record import read_episodes
 from motet.trainer.checkpoint import what_is_wrong
 from motet.trainer.lock import alone
@@ -126,6 +129,50 @@ def test_a_file_that_says_it_is_empty_is_read_no_further_than_its_limit():
         pytest.skip("no file of the kernel here")
     with pytest.raises(ConfigError, match="larger than"):
         read_bytes(said, 100)
+
+
+class Noted(io.FileIO):
+    """A file that notes how many bytes it was asked for."""
+
+    asked: ClassVar[list[int]] = []
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.asked.append(-1 if size is None else size)
+        return super().read(size)
+
+
+def test_no_more_memory_is_asked_for_than_a_file_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(Noted, "asked", [])
+    (tmp_path / "file").write_bytes(b"x" * 40)
+    with Noted(tmp_path / "file", "rb") as file:
+        assert read_up_to(file, ROWS) == b"x" * 40
+    assert 0 < sum(Noted.asked) <= 2 << 20
+    assert min(Noted.asked) >= 0
+
+
+def test_a_file_is_read_where_the_address_space_is_smaller_than_the_limit(tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 40)
+    code = (
+        "import resource, sys; from pathlib import Path; from motet.reading import *;"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2);"
+        "print(len(read_bytes(Path(sys.argv[1]), ROWS)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "file")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "40\n", done.stderr
+
+
+def test_what_grew_after_it_was_opened_is_read_too_and_a_position_is_kept(tmp_path):
+    (tmp_path / "file").write_bytes(b"abc")
+    with (tmp_path / "file").open("rb") as file:
+        file.seek(1)
+        assert read_up_to(file, 1) == b"b"
+        with (tmp_path / "file").open("ab") as more:
+            more.write(b"d" * (1 << 20))
+        assert read_up_to(file, 1 << 30) == b"c" + b"d" * (1 << 20)
+        assert read_up_to(file, 1 << 30) == b""
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"{", b"[" * 100_000, b"", b'"\xed\xa0\x80"'])

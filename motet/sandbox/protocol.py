@@ -285,6 +285,8 @@ def receive(channel: socket.socket) -> bytes:
 
 _USUAL: Final = 4096
 """Most messages are shorter than this."""
+_PART: Final = 1 << 20
+"""Bytes that are read at once."""
 
 
 class Pipe:
@@ -316,7 +318,8 @@ class Pipe:
         parts = [self._rest]
         missing = length - len(self._rest)
         while missing > 0:
-            part = os.read(self._hear, max(missing, _USUAL))
+            # The other side may announce more than it sends: `os.read` allocates what it is asked.
+            part = os.read(self._hear, min(max(missing, _USUAL), _PART))
             if not part:
                 raise EOFError("the other process closed the connection")
             parts.append(part)
@@ -330,7 +333,7 @@ def exactly(channel: socket.socket, length: int) -> bytes:
     """Return exactly `length` bytes. Raises EOFError if the other side is closed."""
     parts = bytearray()
     while len(parts) < length:
-        part = channel.recv(min(length - len(parts), 1 << 20))
+        part = channel.recv(min(length - len(parts), _PART))
         if not part:
             raise EOFError("the other process closed the connection")
         parts += part

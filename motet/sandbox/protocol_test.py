@@ -146,6 +146,25 @@ def test_a_pipe_keeps_frames_apart_and_bounded() -> None:
     os.close(hear)
 
 
+def test_a_pipe_asks_for_no_more_memory_than_a_part_of_what_is_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hear, speak = os.pipe()
+    real, asked = os.read, []
+
+    def noted(descriptor: int, size: int) -> bytes:
+        asked.append(size)
+        return real(descriptor, size)
+
+    os.write(speak, LENGTH.pack(1 << 31) + b"little")
+    os.close(speak)
+    monkeypatch.setattr(os, "read", noted)
+    with pytest.raises(EOFError):
+        Pipe(hear, -1).read()
+    assert max(asked) <= 1 << 20
+    os.close(hear)
+
+
 def test_a_pipe_that_nobody_hears_is_an_eof() -> None:
     hear, speak = os.pipe()
     os.close(hear)

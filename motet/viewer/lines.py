@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from motet.reading import WEIGHTS, open_regular
+from motet.reading import WEIGHTS, open_regular, read_up_to
 
 LONGEST = 256 << 20
 """Longest line in bytes. Longer ones are skipped and counted as broken."""
@@ -100,4 +100,4 @@ def line_at(path: Path, offset: int, length: int) -> bytes:
     """Return one line by its place. Raises: OSError, ConfigError."""
     with open_regular(path, WEIGHTS) as file:
         file.seek(offset)
-        return file.read(length)
+        return read_up_to(file, length)
