@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, Protocol, TypeAlias
 
 from motet.core import Task
-from motet.errors import MotetError, RewardFault
+from motet.errors import MotetError, RewardFault, shortened
 from motet.threads import call
 
 
@@ -84,6 +84,25 @@ def name_of(reward: RewardLike) -> str:
 
 
 def _finite(value: Any, what: str) -> float:
-    if not isinstance(value, Real) or not math.isfinite(value):
-        raise RewardFault(f"{what} {value!r}; expected a finite number")
-    return float(value)
+    """Return a number of Python, or a scalar of NumPy or torch, as a float."""
+    number = value.item() if _is_scalar(value) else value
+    try:
+        if isinstance(number, Real) and math.isfinite(number):
+            return float(number)
+    except OverflowError:
+        """The integer is larger than any float: the message below says what is expected."""
+    raise RewardFault(f"{what} {_shown(value)}; expected a finite number")
+
+
+def _is_scalar(value: Any) -> bool:
+    """Return whether `value` is a scalar of NumPy (`numpy.bool_` is no number of Python), or an
+    array or tensor without axes.
+    """
+    return getattr(value, "shape", None) == () and callable(getattr(value, "item", None))
+
+
+def _shown(value: Any) -> str:
+    try:
+        return shortened(repr(value))
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        return "an integer of thousands of digits"
