@@ -170,6 +170,9 @@ def test_seed_temperature_and_stop_are_honoured():
     [
         ({"model": "gpt"}, 404, "model_not_found", "model", "The model `gpt` does not exist"),
         ({"temperature": 3}, 400, "invalid_value", "temperature", "less than or equal to 2"),
+        ({"temperature": 1e-38}, 400, "invalid_value", "temperature", "expected 1e-30 to"),
+        ({"temperature": 1e-300}, 400, "invalid_value", "temperature", "got a temperature of"),
+        ({"temperature": -1e-300}, 400, "invalid_value", "temperature", "greater than or equal"),
         ({"max_tokens": 0}, 400, "invalid_value", "max_tokens", "greater than or equal to 1"),
         ({"n": 99}, 400, "invalid_value", "n", "less than or equal to 16"),
         ({"messages": []}, 400, "invalid_value", "messages", "at least 1 item"),

@@ -8,13 +8,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from motet.answering.team import TEAM, AgentMessage, AnswerSettings, TeamAnswer, Unanswered
 from motet.core import Chat, Message
 from motet.serving.json_body import parsed
 from motet.serving.refusals import Refusal, shortened
-from motet.settings import Settings
+from motet.settings import COLDEST, Settings, check_temperature
 
 MOST_CHOICES = 16
 """Maximum `n` of a request."""
@@ -46,8 +46,28 @@ class WireSettings(Settings):
     model_config = ConfigDict(strict=True)
 
 
+HOTTEST_ASKED = 2.0
 Zero = Annotated[float, Field(ge=0, le=0)]
 Nothing = Annotated[list[Any], Field(max_length=0)]
+
+
+def _greedy_or_sampled(temperature: float) -> float:
+    return temperature if temperature == 0.0 else check_temperature(temperature)
+
+
+AskedTemperature = Annotated[
+    float,
+    Field(ge=0, le=HOTTEST_ASKED),
+    AfterValidator(_greedy_or_sampled),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": COLDEST, "maximum": HOTTEST_ASKED},
+                {"type": "number", "minimum": 0, "maximum": 0},
+            ]
+        }
+    ),
+]
 
 
 class TextContent(WireSettings):
@@ -99,7 +119,7 @@ class ChatRequest(WireSettings):
     """team, or team/AGENT for one agent."""
     messages: Annotated[list[AskedMessage], Field(min_length=1)]
     """For the team: one message of the user. For an agent: a chat."""
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    temperature: AskedTemperature | None = None
     """0 takes the most likely token. Default: that of the training."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)] | None = None
@@ -193,7 +213,7 @@ def refusal_of(unanswered: Unanswered) -> Refusal:
     fault = unanswered.fault
     if fault.cause == "long_prompt":
         return Refusal(400, "context_length_exceeded", str(fault.message), field="messages")
-    if fault.where == "sampler" and fault.cause in ("bad_prompt", "tokenizer"):
+    if fault.where == "sampler" and fault.cause in ("bad_prompt", "tokenizer", "not_finite"):
         return Refusal(400, "invalid_prompt", str(fault.message), field="messages")
     return Refusal(503, "no_answer", f"the team could not answer: {fault}")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from motet.core import Fault, OnAnswer, Sampled, Sampler, SampleRequest
+from motet.errors import EnginesLost
 
 OnSampled = Callable[[int, float], None]
 """Called with the number of requests of a batch, and its seconds."""
@@ -29,7 +30,8 @@ class _Call:
 class SharedSampler:
     """A `core.Sampler` for many callers in one event loop.
 
-    An exception of the sampler is raised in every call of that batch. The next batch is tried.
+    If a batch fails, each of its calls is sampled alone: an exception of the sampler is raised only
+    in the calls that fail alone too. The next batch is tried.
     """
 
     def __init__(
@@ -66,12 +68,25 @@ class SharedSampler:
 
     async def _sample_all(self) -> None:
         while calls := self._take():
-            try:
-                await self._sample_batch(calls)
-            except Exception as error:  # noqa: BLE001 the callers raise it
-                for call in calls:
-                    if not call.answers.done():
-                        call.answers.set_exception(error)
+            error = await self._error_of(calls)
+            if error is None:
+                continue
+            # A lost engine answers nobody, so nothing is tried again.
+            apart = len(calls) > 1 and not isinstance(error, EnginesLost)
+            for call in calls:
+                if call.answers.done():
+                    continue
+                own = await self._error_of([call]) if apart else error
+                if own is not None and not call.answers.done():
+                    call.answers.set_exception(own)
+
+    async def _error_of(self, calls: Sequence[_Call]) -> Exception | None:
+        """Sample one batch. Return what the sampler raised, if it did."""
+        try:
+            await self._sample_batch(calls)
+        except Exception as error:  # noqa: BLE001 the callers raise it
+            return error
+        return None
 
     def _take(self) -> list[_Call]:
         """Take the calls that came first. Skip cancelled ones."""

@@ -4,6 +4,7 @@ import pytest
 
 from motet.answering.sharing import SharedSampler
 from motet.core import SampleRequest
+from motet.errors import EnginesLost
 from motet.settings import Decode
 from tests.fixtures.asked_teams import Saying
 
@@ -69,17 +70,27 @@ def test_a_call_that_was_cancelled_in_the_queue_is_not_sampled():
     assert shared(work) == [1, 1]
 
 
-def test_an_error_is_raised_in_every_call_of_its_batch_and_the_next_batch_is_sampled():
+def test_an_error_is_raised_only_in_the_call_that_fails_alone_and_the_next_batch_is_sampled():
     async def work(saying, sampler):
-        calls = [sampler.sample([request(text)]) for text in ("1", "broken")]
+        calls = [sampler.sample([request(text)]) for text in ("1", "broken", "3")]
         found = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(one) for one in found] == [TypeError, TypeError]
+        assert [type(one) for one in found] == [list, TypeError, list]
         with pytest.raises(TypeError, match="a mistake"):
             await sampler.sample([request("broken")])
         (answer,) = await sampler.sample([request("2")])
         assert answer.completions[0].stop == "stop"
 
-    assert shared(work) == [2, 1, 1]
+    assert shared(work) == [3, 1, 1, 1, 1, 1]
+
+
+def test_lost_engines_are_not_asked_again():
+    async def work(saying, sampler):
+        saying.error = EnginesLost("all engines are lost")
+        calls = [sampler.sample([request(text)]) for text in ("1", "broken")]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(one) for one in found] == [EnginesLost, EnginesLost]
+
+    assert shared(work) == [2]
 
 
 def test_close_waits_for_the_batch_that_is_being_sampled():

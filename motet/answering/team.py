@@ -21,7 +21,7 @@ from motet.rollout.play import play
 from motet.rollout.prompts import with_system
 from motet.rollout.waves import Waves
 from motet.seeding import derive
-from motet.settings import Decode, Plan
+from motet.settings import Decode, Plan, check_temperature
 
 TEAM = "team"
 """The name of the whole team. An agent is called team/AGENT."""
@@ -85,6 +85,14 @@ class AnswerSettings:
     top_p: float | None = None
     max_new_tokens: int | None = None
     stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises: ConfigError if logits cannot be divided by the temperature."""
+        if self.temperature:
+            try:
+                check_temperature(self.temperature)
+            except ValueError as error:
+                raise ConfigError(f"{error}; 0 takes the most likely token") from error
 
     @property
     def greedy(self) -> bool:

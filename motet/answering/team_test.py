@@ -156,3 +156,10 @@ def test_quickstart_joins_both_halves():
     assert set(environment.observe(asyncio.run(environment.start(task, 0)))) == {"aux", "main"}
     program = environment.chat_answer(task, {"aux": "def aux(x):\n return x\n", "main": "def main"})
     assert program == "def aux(x):\n return x\n\ndef main\n"
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-38, 1e31, float("inf"), float("nan"), -1.0])
+def test_a_temperature_that_logits_cannot_be_divided_by_is_refused(temperature):
+    with pytest.raises(ConfigError, match=r"expected 1e-30 to 1e\+30: .*; 0 takes the most likely"):
+        AnswerSettings(1, temperature)
+    assert AnswerSettings(1, 0.0).greedy

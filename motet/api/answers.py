@@ -1,7 +1,6 @@
 """The API functions for the answers that a verifier learns from: sampling and balancing them."""
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Task
 from motet.errors import ConfigError
+from motet.settings import COLDEST, HOTTEST
 from motet.timeouts import run_loop
 from motet.trainer.progress import Progress
 from motet.verifier.answer_log import check_free
@@ -169,21 +169,25 @@ def _player(setup: TaskSetup, models: Models, agent: str) -> PolicyWriter:
 
 
 def _check_amounts(temperatures: Sequence[float], games: int, tasks: int | None) -> None:
-    if not temperatures or not all(0.0 < one < math.inf for one in temperatures) or games < 1:
+    if not temperatures or not all(map(_is_temperature, temperatures)) or games < 1:
         raise ConfigError(
             f"got temperatures {list(temperatures)} and games {games}; expected finite numbers "
-            "above 0"
+            f"above 0, and temperatures from {COLDEST:g} to {HOTTEST:g}"
         )
     if tasks is not None and tasks < 1:
         raise ConfigError(f"tasks is {tasks}; expected 1 or more: omit it for all tasks")
 
 
 def _check_quota(each: int, tries: int, temperature: float) -> None:
-    if each < 1 or tries < 1 or not 0.0 < temperature < math.inf:
+    if each < 1 or tries < 1 or not _is_temperature(temperature):
         raise ConfigError(
             f"got each {each}, tries {tries} and temperature {temperature:g}; expected 1 or more, "
-            f"and a temperature above 0"
+            f"and a temperature above 0, from {COLDEST:g} to {HOTTEST:g}"
         )
+
+
+def _is_temperature(number: float) -> bool:
+    return COLDEST <= number <= HOTTEST
 
 
 def _check_agents(setup: TaskSetup, agents: Sequence[str]) -> None:

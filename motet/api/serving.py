@@ -102,6 +102,7 @@ def chat(
     """
     settings = read_config(target, overrides, **objects)
     first = secrets.randbits(63) if seed is None else seed
+    AnswerSettings(first, temperature)  # refuses a temperature before any model is loaded
     if engine == "vllm" and temperature:
         from motet.cluster.vllm_checks import check_temperature
 

@@ -16,7 +16,7 @@ from motet.cluster.engine_publisher import EnginePolicy
 from motet.cluster.remote import together
 from motet.cluster.vllm_engine import EngineRow
 from motet.core import Fault, OnAnswer, Sampled, SampleRequest
-from motet.models.completions import SampledAnswer, completions_of
+from motet.models.completions import SampledAnswer, completions_of, diverged
 from motet.models.prompts import OnLongPrompt, fit_request
 from motet.models.sampler_rows import CompletionRow, OpenRequests
 from motet.settings import Decode
@@ -62,7 +62,8 @@ class VllmSampler:
         """Return completions in the order of the requests.
 
         Raises: MotetError if too many engines died, or if an engine has other weights than its
-        home; TrainingDiverged if a log-probability is not finite.
+        home; TrainingDiverged if the log-probabilities of a policy are finite for none of several
+        prompts.
         """
         await self._publisher.catch_up()
         begun = perf_counter()
@@ -138,6 +139,8 @@ class VllmSampler:
             )
             answers.setdefault(request.policy, []).append((row, answer))
         for policy, own in answers.items():
+            if len({row.prompt for row, _ in own}) > 1 and not any(one.finite for _, one in own):
+                raise diverged()
             built = await self._beside(
                 completions_of, self._policies[policy].tokenizer, [answer for _, answer in own]
             )

@@ -1,12 +1,23 @@
 """Requests reach the engines and answers come back in order. The engines are plain objects."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from motet.cluster.vllm_sampler import deal
-from motet.core import Fault, Sampled, SampleRequest
+import pytest
+
+from motet.cluster.engine_publisher import EnginePolicy
+from motet.cluster.vllm_engine import EngineAnswer, EngineRow
+from motet.cluster.vllm_sampler import VllmSampler, deal
+from motet.core import Completion, Fault, Sampled, SampleRequest
+from motet.errors import TrainingDiverged
+from motet.models.loading import load_tokenizer
 from motet.models.sampler_rows import CompletionRow
 from motet.settings import Decode
 from tests.fixtures.fake_engines import REQUESTS, logprob, sampled, staged
+from tests.fixtures.model_folders import make_model_folder
 
 
 def test_answers_have_the_order_of_the_requests_and_the_weights_of_their_policies() -> None:
@@ -62,3 +73,69 @@ def test_greedy_completions_note_the_temperature_of_their_log_probabilities() ->
     answers = asyncio.run(staged().sampler.sample(asked))
     temperatures = [one.completions[0].temperature for one in answers if isinstance(one, Sampled)]
     assert temperatures == [1.0, 0.5]
+
+
+@dataclass
+class SaidEngine:
+    """An engine that answers from a table: the first token of a prompt -> its answer."""
+
+    said: Mapping[int, EngineAnswer]
+    home: str = "h"
+    rows: list[EngineRow] = field(default_factory=list)
+    ends: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return 1
+
+    async def ask(
+        self, number: int, verb: str, rows: Sequence[EngineRow], ends: Sequence[int]
+    ) -> list[EngineAnswer]:
+        assert (number, verb) == (0, "generate")
+        self.rows, self.ends = list(rows), tuple(ends)
+        return [self.said[row.prompt[0]] for row in rows]
+
+
+class PublishedOnce:
+    def __init__(self, engine: SaidEngine, policy: EnginePolicy, ends: tuple[int, ...]) -> None:
+        self.policies, self.versions = {policy.name: policy}, {policy.name: 0}
+        self.pools: Mapping[str, Any] = {engine.home: engine}
+        self.ends = {engine.home: ends}
+
+    async def catch_up(self) -> None:
+        pass
+
+
+def from_table(
+    folder: Path, said: Mapping[str, EngineAnswer], decode: Decode | None = None
+) -> tuple[list[Sampled | Fault], SaidEngine]:
+    """Ask for one completion of each prompt in `said`."""
+    tokenizer, context = load_tokenizer(make_model_folder(folder / "m"))
+    table = {tokenizer(text)["input_ids"][0]: answer for text, answer in said.items()}
+    engine = SaidEngine(table)
+    policy = EnginePolicy("p", "h", tokenizer, context, "float32", False, trained=False)
+    sampler = VllmSampler(PublishedOnce(engine, policy, (1,)), "fault")
+    requests = [
+        SampleRequest((text,), "p", text, decode or Decode(max_new_tokens=4), (key,))
+        for key, text in enumerate(said)
+    ]
+    return asyncio.run(sampler.sample(requests)), engine
+
+
+FINE = EngineAnswer((5, 6), (-1.0, -2.0), stopped=False)
+BROKEN = EngineAnswer((5,), (float("nan"),), stopped=False)
+
+
+def test_an_answer_of_an_engine_that_is_not_finite_is_a_fault_of_its_row_alone(tmp_path: Path):
+    (first, broken, last), _ = from_table(tmp_path, {"a": FINE, "b": BROKEN, "c": FINE})
+    assert isinstance(first, Sampled)
+    assert isinstance(last, Sampled)
+    assert isinstance(first.completions[0], Completion)
+    assert isinstance(broken, Fault)
+    assert broken.cause == "not_finite"
+    (alone,), _ = from_table(tmp_path / "alone", {"b": BROKEN})
+    assert isinstance(alone, Fault)
+
+
+def test_an_engine_whose_answers_are_finite_for_no_prompt_stops_the_run(tmp_path: Path):
+    with pytest.raises(TrainingDiverged, match="lower the learning rate"):
+        from_table(tmp_path, {"a": BROKEN, "b": BROKEN})

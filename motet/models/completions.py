@@ -11,6 +11,9 @@ from motet.errors import TrainingDiverged
 from motet.models.prompts import TokenizerFault
 from motet.settings import Decode
 
+NOT_FINITE = "not_finite"
+"""The cause of the Fault of a row whose logits are not finite, where those of other rows are."""
+
 
 @dataclass(frozen=True)
 class SampledAnswer:
@@ -24,21 +27,19 @@ class SampledAnswer:
     stopped: bool
     """Whether an end-of-sequence token or a stop string ended it, and not a limit."""
 
+    @property
+    def finite(self) -> bool:
+        return all(map(isfinite, self.logprobs))
+
 
 def completions_of(
     tokenizer: PreTrainedTokenizerBase, answers: Sequence[SampledAnswer]
 ) -> list[Completion | Fault]:
-    """Return the completion of each answer; a Fault if the tokenizer cannot decode its tokens.
+    """Return the completion of each answer.
 
+    It is a Fault if a log-probability is not finite, or if the tokenizer cannot decode the tokens.
     The text ends before the first stop string, and shows no special tokens.
-
-    Raises: TrainingDiverged if a log-probability is not finite.
     """
-    if not all(isfinite(logprob) for answer in answers for logprob in answer.logprobs):
-        raise TrainingDiverged(
-            "the model's logits are not finite, so no token can be sampled: lower the "
-            "learning rate, or compute in float32"
-        )
     texts = texts_of(tokenizer, [answer.tokens for answer in answers])
     return [
         _completion(answer, text, error)
@@ -46,7 +47,23 @@ def completions_of(
     ]
 
 
+def diverged() -> TrainingDiverged:
+    """Return the error for a model whose logits are finite for no prompt."""
+    return TrainingDiverged(
+        "the model's logits are not finite, so no token can be sampled: lower the "
+        "learning rate, or compute in float32"
+    )
+
+
 def _completion(answer: SampledAnswer, text: str, error: str) -> Completion | Fault:
+    if not answer.finite:
+        message = (
+            f"policy {answer.policy}: the model's logits for this prompt, divided by the "
+            f"temperature {answer.decode.temperature:g}, are not finite, so no token can be "
+            "sampled; for other prompts they are: change the prompt, raise a temperature near 0, "
+            "or compute in float32"
+        )
+        return Fault("sampler", NOT_FINITE, message)
     if error:
         message = f"policy {answer.policy}: the tokenizer failed for an answer: {error}"
         return Fault("sampler", TokenizerFault.cause, message)

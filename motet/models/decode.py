@@ -20,10 +20,11 @@ from motet.core import Completion, Fault
 from motet.models.adapters import Mix
 from motet.models.backbone import Backbone
 from motet.models.cache import give_room, leave, share_prompts
-from motet.models.completions import SampledAnswer, completions_of, texts_of
+from motet.models.completions import SampledAnswer, completions_of, diverged, texts_of
 from motet.models.padding import padded, positions
 from motet.models.prepacked_weights import prepacked
 from motet.models.sampling import Rules, draw
+from motet.models.trials import ordinary_tokens
 from motet.seeding import uniforms
 from motet.settings import Decode
 
@@ -35,6 +36,8 @@ PATIENCE = 6
 """Sample this many tokens before prepacking the weights: prepacking takes as long as it saves in
 about as many tokens.
 """
+TRIED = 4
+"""How many ordinary tokens are tried, alone, if the logits of a row are not finite."""
 SHARED = 8192
 """Share prompts between rows if this saves copies of at least so many prompt tokens (measured:
 docs/performance.md).
@@ -87,11 +90,12 @@ def decode(
     the adapter for each prompt. Prompts have at least one token, and leave space for one more. A
     completion ends at an end-of-sequence token, a stop string, its `max_new_tokens`, or the end of
     the context. The end-of-sequence token or the stop string is in its tokens, but not in its text.
-    It is a Fault if the tokenizer cannot decode its tokens. `on_completion` is called once for each
-    request, when its row is removed. `between` is called before every token, and may raise.
+    It is a Fault if the tokenizer cannot decode its tokens, or if the logits of its row are not
+    finite. `on_completion` is called once for each request, when its row is removed. `between` is
+    called before every token, and may raise.
 
-    Raises: TrainingDiverged if the model's logits are not finite; `on_completion` has then received
-    no completion with such a number.
+    Raises: TrainingDiverged if the logits of a row are not finite, and those of ordinary prompts
+    are not finite either; `on_completion` has then received no completion with such a number.
     """
     begun = perf_counter()
     limits = [
@@ -104,7 +108,7 @@ def decode(
             # Wait for the device: it may only have queued the work.
             batch.logits_BV[0, 0].item()
         read = perf_counter()
-        sampled = _SampledTokens(backbone, requests, limits, on_completion)
+        sampled = _SampledTokens(backbone, requests, limits, on_completion, batch.check_finite)
         for step in range(max(limits)):
             between()
             if step == PATIENCE:
@@ -123,7 +127,7 @@ def decode(
                 token_B = token_B[stay]
                 batch.keep(stay)
             batch.read(token_B, step)
-    sampled.finish(batch.row_B)
+        sampled.finish(batch.row_B)
     if timings is not None:
         timings.prefill += read - begun
         timings.decode += perf_counter() - read
@@ -167,7 +171,8 @@ class _DecodeBatch:
         self._prompt_mask_PL, self._prompt_of_B = mask_PL, of_B
         self._mask_BK = torch.nn.functional.pad(mask_PL[of_B], (0, limit), value=True)
         self._at_B = mask_PL.sum(dim=1)[of_B]
-        self._adapters = [adapters[request.prompt] for request in requests] if adapters else []
+        self._adapter_names = [adapters[one.prompt] for one in requests] if adapters else []
+        self._adapters = self._adapter_names
         mix.rows(self._adapters)
 
     def read(self, token_B: Tensor, step: int) -> None:
@@ -180,6 +185,27 @@ class _DecodeBatch:
             token_B[:, None], seen_BK, at_B1, 1, self._cache
         )
         self.logits_BV = logits_B1V[:, 0]
+
+    def check_finite(self, requests: Sequence[int]) -> None:
+        """Check that the policies of these requests compute finite logits for ordinary tokens.
+
+        Then the requests' own prompts or temperatures are to blame for logits that are not.
+
+        Raises: TrainingDiverged.
+        """
+        blamed = {self._adapter_of(request) for request in requests}
+        backbone = self._backbone
+        for adapter in sorted(blamed):
+            words = [[token] for token in ordinary_tokens(backbone, TRIED)]
+            tokens_P1, mask_P1 = padded(words, backbone.pad_id, "left", backbone.device)
+            self._mix.rows([adapter] * TRIED if adapter else [])
+            logits_P1V, _ = backbone.logits(tokens_P1, mask_P1, positions(mask_P1), 1)
+            self._mix.rows(self._adapters)
+            if not bool(logits_P1V.float().softmax(dim=-1).isfinite().all(dim=-1).any()):
+                raise diverged()
+
+    def _adapter_of(self, request: int) -> str:
+        return self._adapter_names[request] if self._adapter_names else ""
 
     def keep(self, stay: Tensor) -> None:
         """Remove all rows but those at the places `stay`."""
@@ -201,8 +227,10 @@ class _SampledTokens:
         requests: Sequence[DecodeRequest],
         limits: Sequence[int],
         on_completion: OnCompletion | None,
+        check_finite: Callable[[Sequence[int]], None],
     ) -> None:
-        self._on_completion = on_completion
+        """`check_finite` gets the requests whose logits were not finite, and may raise."""
+        self._on_completion, self._check_finite = on_completion, check_finite
         self._completions: dict[int, Completion | Fault] = {}
         device, shape = backbone.device, (len(requests), max(limits))
         self._tokenizer = backbone.tokenizer
@@ -241,7 +269,9 @@ class _SampledTokens:
         stopped_B &= was_open_B
         self._length_B[row_B] += was_open_B
         self._stopped_B[row_B] |= stopped_B
-        self.open_B[row_B] = was_open_B & ~stopped_B & (self._limit_B[row_B] > step + 1)
+        self.open_B[row_B] = (
+            was_open_B & ~stopped_B & (self._limit_B[row_B] > step + 1) & logp_B.isfinite()
+        )
 
     def _at_stop_string(self, row_B: Tensor, step: int, open_B: Tensor) -> Tensor:
         found_B = torch.zeros_like(open_B)
@@ -272,21 +302,21 @@ class _SampledTokens:
         logprobs = [
             row[:length] for row, length in zip(self._logp_BL[row_B].tolist(), lengths, strict=True)
         ]
-        answers = completions_of(
-            self._tokenizer,
-            [
-                SampledAnswer(
-                    self._requests[row].policy,
-                    self._requests[row].decode,
-                    self._requests[row].version,
-                    tuple(own),
-                    tuple(logp),
-                    ended,
-                )
-                for row, own, logp, ended in zip(rows, tokens, logprobs, stopped, strict=True)
-            ],
+        answers = [
+            SampledAnswer(
+                self._requests[row].policy,
+                self._requests[row].decode,
+                self._requests[row].version,
+                tuple(own),
+                tuple(logp),
+                ended,
+            )
+            for row, own, logp, ended in zip(rows, tokens, logprobs, stopped, strict=True)
+        ]
+        self._check_finite(
+            [row for row, answer in zip(rows, answers, strict=True) if not answer.finite]
         )
-        self._completions |= zip(rows, answers, strict=True)
+        self._completions |= zip(rows, completions_of(self._tokenizer, answers), strict=True)
         if self._on_completion is not None:
             for row in rows:
                 self._on_completion(row, self._completions[row])

@@ -293,12 +293,12 @@ def test_logits_that_are_not_finite_stop_the_run(backbone: Backbone) -> None:
 def test_no_answer_is_passed_on_after_logits_that_are_not_finite(
     backbone: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows end after 1, 2, 3, ... tokens; the model fails before the third."""
+    """Rows end after 1, 2, 3, ... tokens; the model fails from the third on."""
     forward, passes, received = backbone.logits, iter(range(99)), []
 
     def breaks(*args: Any, **kwargs: Any) -> Any:
         logits_B1V, cache = forward(*args, **kwargs)
-        return (logits_B1V * torch.nan if next(passes) == 2 else logits_B1V), cache
+        return (logits_B1V * torch.nan if next(passes) >= 2 else logits_B1V), cache
 
     monkeypatch.setattr(backbone, "logits", breaks)
     asked = [
@@ -309,6 +309,71 @@ def test_no_answer_is_passed_on_after_logits_that_are_not_finite(
             backbone, PROMPTS, asked, on_completion=lambda request, answer: received.append(request)
         )
     assert received == [0, 1]
+
+
+@pytest.mark.parametrize("shared", [1, 10**9], ids=["prompts shared", "prompts copied"])
+@pytest.mark.parametrize("adapter", [None, "a"])
+def test_a_prompt_whose_logits_are_not_finite_is_a_fault_of_its_rows_alone(
+    folder_of: FolderOf,
+    with_adapter: Load,
+    adapter: str | None,
+    shared: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decoding, "SHARED", shared)
+    backbone = with_adapter(folder_of(), "cpu")
+    adapters = None if adapter is None else [adapter] * 3
+    asked = requests(Decode(max_new_tokens=12))
+
+    def read(prompts: list[list[int]]) -> list[Completion | Fault]:
+        received: list[int] = []
+        found = decode(
+            backbone, prompts, asked, adapters=adapters,
+            on_completion=lambda request, answer: received.append(request),
+        )  # fmt: skip
+        assert sorted(received) == list(range(9))
+        return found
+
+    whole = read(PROMPTS)
+
+    def broken(module: Any, given: tuple[torch.Tensor], out: torch.Tensor) -> torch.Tensor:
+        return torch.where((given[0] == 60)[..., None], torch.nan, out)
+
+    backbone.model.get_input_embeddings().register_forward_hook(broken)
+    found = read([PROMPTS[0], PROMPTS[1], PROMPTS[2]])
+    assert all(isinstance(one, Fault) and one.cause == "not_finite" for one in found[:3])
+    assert "policy p: the model's logits for this prompt" in found[0].message
+    for before, after in zip(whole[3:], found[3:], strict=True):
+        if 60 not in before.tokens[:-1]:
+            assert after == before
+
+
+def test_logits_that_a_temperature_makes_infinite_are_a_fault_of_their_row_alone(
+    backbone: Backbone,
+) -> None:
+    settings = Decode(max_new_tokens=4)
+    cold = settings.model_copy(update={"temperature": 1e-45})
+    asked = [DecodeRequest("p", row, cold if row == 1 else settings, key=row) for row in range(3)]
+    first, broken, last = decode(backbone, PROMPTS, asked)
+    alone = decode(backbone, PROMPTS, [asked[0], asked[2]])
+    assert [first.tokens, last.tokens] == [one.tokens for one in alone]
+    assert isinstance(broken, Fault)
+    assert "divided by the temperature 1e-45, are not finite" in broken.message
+    assert isinstance(
+        decode(backbone, [PROMPTS[1]], [DecodeRequest("p", 0, cold, key=1)])[0], Fault
+    )
+
+
+def test_an_adapter_that_is_not_finite_stops_the_run_as_a_whole_model_does(
+    folder_of: FolderOf, with_adapter: Load
+) -> None:
+    backbone = with_adapter(folder_of(), "cpu")
+    with torch.no_grad():
+        for weight in backbone.parameters_of("a"):
+            weight.fill_(torch.nan)
+    asked = [DecodeRequest("p", 0, Decode(max_new_tokens=4), key=1)]
+    with pytest.raises(TrainingDiverged, match="lower the learning rate"):
+        decode(backbone, PROMPTS[:1], asked, adapters=["a"])
 
 
 def test_an_answer_that_the_tokenizer_fails_at_is_a_fault_and_the_others_are_completions(

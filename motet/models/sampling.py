@@ -102,4 +102,5 @@ def allowed(weight_BV: Tensor, top_p_B: Tensor, top_k_B: Tensor) -> Tensor:
     before_BV = ranked_BV.cumsum(dim=-1) - ranked_BV
     whole_B1 = (top_p_B >= 1.0)[:, None]
     kept_BV &= whole_B1 | (before_BV < top_p_B[:, None] * ranked_BV.sum(dim=-1, keepdim=True))
+    kept_BV[:, 0] = True  # float32 rounds a tiny top-p to 0
     return torch.zeros_like(kept_BV).scatter(1, order_BV, kept_BV)

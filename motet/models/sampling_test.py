@@ -62,6 +62,23 @@ def test_rows_of_one_batch_have_rules_of_their_own() -> None:
     ]
 
 
+@pytest.mark.parametrize("top_p", [1e-30, 1e-300, 5e-324])
+def test_a_top_p_that_float32_rounds_to_zero_leaves_the_likeliest_token(top_p: float) -> None:
+    for uniform in (0.0, 0.5, ALMOST_ONE):
+        assert drawn(uniform, Decode(top_p=top_p))[0] == 1
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 1e-8, 1e8, 1e30])
+def test_every_temperature_that_settings_allow_gives_finite_numbers(temperature: float) -> None:
+    token, logprob = draw(
+        torch.tensor([[3.0, -2e3, 2e3, float("-inf")]]),
+        torch.tensor([0.5], dtype=torch.float64),
+        Rules.of([Decode(temperature=temperature)], [False], CPU),
+    )
+    assert logprob.isfinite().all()
+    assert int(token) < 3
+
+
 def test_ties_do_not_let_more_than_k_tokens_through() -> None:
     keep_BV = allowed(torch.full((1, 4), 0.25), torch.tensor([1.0]), torch.tensor([2]))
     assert keep_BV.int().tolist() == [[1, 1, 0, 0]]

@@ -11,9 +11,11 @@ from motet.settings.models import Lora, TinyModel
 from motet.settings.optimizer import Optimizer, Schedule, Warmup
 from motet.settings.pairs import PairReplay, Pairs, Preference
 from motet.settings.reward_model import RewardModel
-from motet.settings.rollout import Decode, Plan
+from motet.settings.rollout import COLDEST, HOTTEST, Decode, Plan, check_temperature
 
 __all__ = [
+    "COLDEST",
+    "HOTTEST",
     "AlarmBounds",
     "Algorithm",
     "Decode",
@@ -31,4 +33,5 @@ __all__ = [
     "Share",
     "TinyModel",
     "Warmup",
+    "check_temperature",
 ]

@@ -1,16 +1,36 @@
 """How the games of a step are played: sampling, turns, joint actions."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from motet.settings.base import Probability, Settings
+
+COLDEST, HOTTEST = 1e-30, 1e30
+"""The temperatures that float32 can divide logits by: beyond them the quotients are not finite."""
+
+
+def check_temperature(temperature: float) -> float:
+    """Return a temperature. Raises: ValueError if logits cannot be divided by it."""
+    if not COLDEST <= temperature <= HOTTEST:
+        raise ValueError(
+            f"got a temperature of {temperature:g}, expected {COLDEST:g} to {HOTTEST:g}: float32 "
+            "cannot divide logits by it"
+        )
+    return temperature
 
 
 class Decode(Settings):
     """Sampling parameters of an agent."""
 
-    temperature: PositiveFloat = 1.0
+    temperature: Annotated[PositiveFloat, AfterValidator(check_temperature)] = 1.0
     """Divides the logits, both in sampling and in training."""
     top_p: Probability = 1.0
     """Sample from the smallest set of tokens with at least this probability. Below 1, the policy
