@@ -13,8 +13,8 @@ from motet.assembly.task_setup import TeamSetup
 from motet.config.schema import RunConfig
 from motet.core import Completion, Sampler
 from motet.models.backbone import Policy
-from motet.models.bounded_text import token_ids
 from motet.models.causal_lm import CausalLM
+from motet.models.content import text_ids
 from motet.rollout.endpoint_policies import EndpointPolicies
 from motet.settings import Lora
 
@@ -47,7 +47,7 @@ class Comparator:
         if tokens is None or (policy, completion.policy) not in self.same_vocabulary:
             said = own.tokenizer.eos_token_id
             end = (own.eos_ids[0] if said is None else said,) if own.eos_ids else ()
-            tokens = tuple(token_ids(own.tokenizer, completion.text))
+            tokens = tuple(text_ids(own.tokenizer, completion.text))
             tokens += end if completion.stop == "stop" or not tokens else ()
         return tokens[: own.context_length - prompt]
 

@@ -9,6 +9,7 @@ from motet.assembly.tasks import asking
 from motet.core import Prompt, Task
 from motet.errors import ConfigError
 from motet.models.chat_template import tokenizer_with
+from motet.models.content import spelt_tokens
 from motet.models.prompts import encode
 from motet.rollout.prompts import with_system
 from motet.seeding import derive
@@ -43,7 +44,8 @@ async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
 async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> list[str]:
     """Check, before any model is loaded, that every first prompt leaves room for a completion.
 
-    Returns warnings: completions that the context cuts off, and chats without a chat template.
+    Returns warnings: completions that the context cuts off, chats without a chat template, and
+    texts that spell special tokens.
 
     Raises: ConfigError that names the agent and both lengths.
     """
@@ -70,6 +72,14 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
                 f"decode.max_new_tokens {most}: its first prompt has {length} tokens, and model "
                 f"{model} has a context of {context}. Set decode.max_new_tokens={context - length}"
                 " or lower, shorten the prompt, or use a model with a longer context"
+            )
+        texts = [prompt] if isinstance(prompt, str) else [one.content for one in prompt]
+        if spelt := spelt_tokens(words, texts):
+            warnings.append(
+                f"the first prompt of agent {agent} spells {', '.join(spelt[:3])}: no text becomes "
+                "a special token, so the model reads ordinary characters. Only a chat template "
+                f"writes special tokens: use messages, and models.{model}.chat_template=FILE.jinja "
+                "for another form"
             )
         if not isinstance(prompt, str) and words.chat_template is None:
             warnings += _without_template(config.models[model].embedded is not None, model)

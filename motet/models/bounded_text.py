@@ -92,9 +92,8 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = 
 
     Raises: SamplerFault.
     """
-    ids = _WORKER.encode(tokenizer, text, special)
-    if ids is None:
-        ids = tokenizer(text, add_special_tokens=special)["input_ids"]
+    read = _WORKER.encode(tokenizer, text, special)
+    ids = tokenizer(text, add_special_tokens=special)["input_ids"] if read is None else read["ids"]
     beyond = _EMBEDDINGS.get(tokenizer)
     if beyond is not None and max(ids, default=0) >= beyond:
         spelt = tokenizer.convert_ids_to_tokens(max(ids))
@@ -104,14 +103,28 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = 
     return list(ids)
 
 
-def chat_text(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, str]]) -> str:
-    """Render a chat with the tokenizer's template, ready for a completion.
+def token_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[int, int, int]]:
+    """Return each token of `text` with the places of the characters that it was read from.
+
+    The tokenizer is a fast one. Raises: SamplerFault.
+    """
+    read = _WORKER.encode(tokenizer, text, special=False, spans=True)
+    if read is None:
+        own = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        read = {"ids": own["input_ids"], "spans": own["offset_mapping"]}
+    return [(token, *span) for token, span in zip(read["ids"], read["spans"], strict=True)]
+
+
+def chat_text(
+    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, str]], *, answer: bool = True
+) -> str:
+    """Render a chat with the tokenizer's template; with `answer`, also the header of an answer.
 
     Raises: TextLimit, TemplateRefused, TextFailed.
     """
     asked = {
         "do": "render", "template": tokenizer.get_chat_template(), "rows": list(map(dict, rows)),
-        "tokens": tokenizer.special_tokens_map,
+        "tokens": tokenizer.special_tokens_map, "answer": answer,
     }  # fmt: skip
     return str(_WORKER.ask(asked, "the model's chat template"))
 
@@ -139,10 +152,10 @@ class _TextWorker:
         )
 
     def encode(
-        self, tokenizer: PreTrainedTokenizerBase, text: str, special: bool
-    ) -> list[int] | None:
-        """Return the token ids; None for a tokenizer without patterns, which may run in this
-        process.
+        self, tokenizer: PreTrainedTokenizerBase, text: str, special: bool, spans: bool = False
+    ) -> dict[str, Any] | None:
+        """Return the token ids, and with `spans` the places of their characters; None for a
+        tokenizer without patterns, which may run in this process.
         """
         if tokenizer not in self._described:
             self._described[tokenizer] = _described(tokenizer)
@@ -158,8 +171,10 @@ class _TextWorker:
                     self.close()
                 self._exchange(described, "the tokenizer", LEARN_SECONDS)
                 self._learnt[name] = size
-            asked = {"do": "encode", "name": name, "text": text, "special": special}
-            return list(self._exchange(asked, "the tokenizer", SECONDS))
+            asked = {
+                "do": "encode", "name": name, "text": text, "special": special, "spans": spans,
+            }  # fmt: skip
+            return dict(self._exchange(asked, "the tokenizer", SECONDS))
 
     def ask(self, asked: Mapping[str, Any], what: str) -> Any:
         with self._turn:

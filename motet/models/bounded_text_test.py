@@ -293,7 +293,7 @@ def test_a_text_that_spells_a_token_without_an_embedding_is_a_fault(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     known = len(tokenizer)
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<picture>"]})
+    tokenizer.add_tokens(["<picture>"])
     assert token_ids(tokenizer, "the <picture>")[-1] == known
     bounded_text.limit_tokens(tokenizer, known)
     assert token_ids(tokenizer, "the dog")

@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from motet.core import Message
-from motet.errors import ConfigError, SamplerFault
+from motet.errors import ConfigError
 from motet.models.backbone import Backbone
 from motet.models.folder import allowed_contents
 from motet.models.prompts import encode
@@ -158,7 +158,7 @@ def add_token(folder: Path, content: str, **named: str) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | named))
 
 
-def test_an_added_token_that_the_model_cannot_read_is_a_fault_of_the_text_that_spells_it(
+def test_an_added_token_that_the_model_cannot_read_stays_text(
     tmp_path: Path,
 ) -> None:
     """The small Gemma 3 models have such a token for pictures; many derived from Llama 2, for
@@ -171,11 +171,7 @@ def test_an_added_token_that_the_model_cannot_read_is_a_fault_of_the_text_that_s
     found = Backbone.load(folder, device="cpu")
     assert found.pad_id in found.eos_ids
     for prompt in ("a <picture>", (Message("user", "a <picture>"),)):
-        with pytest.raises(
-            SamplerFault,
-            match="a text contains '<picture>', a token of the tokenizer without an",
-        ):
-            encode(found.tokenizer, prompt)
+        assert "a <picture>" in found.tokenizer.decode(encode(found.tokenizer, prompt))
     add_token(folder, "<over>", bos_token="<over>")
     with pytest.raises(
         ConfigError, match=r"tokens up to 302, but vocab_size in its config\.json is 300"

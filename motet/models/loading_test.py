@@ -143,7 +143,7 @@ def test_the_code_of_a_model_folder_is_never_run(tmp_path: Path, model_type: str
             load_tokenizer(folder)
 
 
-def test_added_tokens_without_an_embedding_are_faults_of_the_texts_that_have_them(
+def test_added_tokens_without_an_embedding_are_text_or_faults_of_the_texts_that_have_them(
     tmp_path: Path,
 ) -> None:
     """For example, the padding token that some hub models added to their tokenizer only."""
@@ -156,7 +156,11 @@ def test_added_tokens_without_an_embedding_are_faults_of_the_texts_that_have_the
     backbone = Backbone.load(folder, device="cpu")
     assert backbone.pad_id in backbone.eos_ids
     assert encode(backbone.tokenizer, "the dog")
-    said = r"a text contains '\[PAD\]', a token of the tokenizer without an embedding in the model"
     for prompt in ("the [PAD]dog", (Message("user", "the [PAD]dog"),)):
-        with pytest.raises(SamplerFault, match=said):
-            encode(backbone.tokenizer, prompt)
+        read = encode(backbone.tokenizer, prompt)
+        assert "[PAD]" in backbone.tokenizer.decode(read), "it is text"
+        assert max(read) < rows
+    backbone.tokenizer.add_tokens(["[OWN]"])
+    said = r"a text contains '\[OWN\]', a token of the tokenizer without an embedding in the model"
+    with pytest.raises(SamplerFault, match=said):
+        encode(backbone.tokenizer, "the [OWN]dog")

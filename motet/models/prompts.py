@@ -1,9 +1,12 @@
 """From a Prompt to the token ids that a model reads.
 
 A chat goes through the tokenizer's chat template. Without a template, it becomes plain lines,
-`role: content`, followed by `assistant:`. A string begins with what the tokenizer puts before every
-string, such as the beginning-of-sequence token with which the model was trained. It ends with its
-own last token: an end-of-sequence token that a tokenizer appends to every string is left out.
+`role: content`, followed by `assistant:`. A last message of the assistant is continued: the prompt
+ends with its content. A string begins with what the tokenizer puts before every string, such as the
+beginning-of-sequence token with which the model was trained. It ends with its own last token: an
+end-of-sequence token that a tokenizer appends to every string is left out.
+
+No text of a prompt becomes a special token (content.py).
 """
 
 import re
@@ -16,7 +19,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Chat, Fault, Message, Prompt, SampleRequest
 from motet.errors import SamplerFault
-from motet.models.bounded_text import TemplateRefused, chat_text, token_ids
+from motet.models.bounded_text import TemplateRefused, token_ids
+from motet.models.content import chat_ids, text_ids
 
 OnLongPrompt = Literal["fault", "drop_oldest_turn"]
 
@@ -85,12 +89,8 @@ def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
 
 
 def _opened(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Return the ids of a string to continue, after the tokens that the tokenizer puts first.
-
-    These are not added again if the string already begins with them.
-    """
-    bare, opening = token_ids(tokenizer, text), _opening(tokenizer)
-    return bare if opening and bare[: len(opening)] == opening else [*opening, *bare]
+    """Return the ids of a string to continue, after the tokens that the tokenizer puts first."""
+    return [*_opening(tokenizer), *text_ids(tokenizer, text)]
 
 
 _OPENINGS: WeakKeyDictionary[PreTrainedTokenizerBase, list[int]] = WeakKeyDictionary()
@@ -111,9 +111,9 @@ def _opening(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 
 
 def _plain(chat: Chat) -> str:
-    return (
-        "".join(f"{message.role}: {_named(message).content}\n" for message in chat) + "assistant:"
-    )
+    lines = [f"{message.role}: {_named(message).content}" for message in chat]
+    begun = bool(chat) and chat[-1].role == "assistant"
+    return "\n".join(lines if begun else [*lines, "assistant:"])
 
 
 def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
@@ -129,7 +129,7 @@ def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
         for message in chat
     ]
     try:
-        return token_ids(tokenizer, chat_text(tokenizer, rows))
+        return chat_ids(tokenizer, rows)
     except TemplateRefused as error:
         roles = ", ".join(message.role for message in chat)
         raise BadPrompt(f"the model's chat template rejects a chat of {roles}: {error}") from error
@@ -158,7 +158,8 @@ def fit(
     """Return the token ids of a prompt with room for a completion in `context` tokens.
 
     With `drop_oldest_turn`, a chat loses its oldest messages until a completion of `answer` tokens
-    fits, or until nothing more can be dropped. System messages and the last message are kept.
+    fits, or until nothing more can be dropped. System messages and the last message are kept, and
+    the message before an answer that is continued.
 
     Raises: LongPrompt if not one token of a completion fits; BadPrompt, TokenizerFault.
     """
@@ -199,7 +200,8 @@ def _without_oldest_turn(prompt: Prompt) -> Prompt:
     """
     if isinstance(prompt, str):
         return prompt
-    places = [index for index, message in enumerate(prompt[:-1]) if message.role != "system"]
+    last = 2 if len(prompt) > 1 and prompt[-1].role == "assistant" else 1
+    places = [index for index, message in enumerate(prompt[:-last]) if message.role != "system"]
     gone = set(places[:1])
     for index in places[1:]:
         if prompt[index].role != "assistant":

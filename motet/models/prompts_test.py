@@ -9,7 +9,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from motet.core import Chat, Message
-from motet.models import prompts
+from motet.models import content, prompts
 from motet.models.prompts import BadPrompt, LongPrompt, encode, fit
 from motet.models.tiny import EOS
 from tests.fixtures.model_folders import BOS, TEMPLATE, make_tokenizer
@@ -69,7 +69,7 @@ def with_both_ends(chat_template: str | None = None) -> PreTrainedTokenizerFast:
     [
         ("the dog", "<bos>the dog"),
         ("", "<bos>"),
-        ("<bos>the dog", "<bos>the dog"),
+        ("<bos>the dog", "<bos><bos>the dog"),
         ("the dog<eos>", "<bos>the dog<eos>"),
         ("the<eos> dog", "<bos>the<eos> dog"),
     ],
@@ -78,7 +78,10 @@ def test_a_prompt_ends_in_no_token_of_the_tokenizers_and_begins_with_one_bos(
     text: str, read: str
 ) -> None:
     tokenizer = with_both_ends()
-    assert tokenizer.decode(encode(tokenizer, text)) == read
+    ids = encode(tokenizer, text)
+    assert tokenizer.decode(ids) == read
+    assert ids.count(tokenizer.bos_token_id) == 1, "what the text spells is text"
+    assert tokenizer.eos_token_id not in ids
 
 
 def test_what_a_tokenizer_puts_before_a_text_is_found_where_it_reads_no_letters() -> None:
@@ -93,9 +96,10 @@ def test_what_a_tokenizer_puts_before_a_text_is_found_where_it_reads_no_letters(
 def test_what_a_tokenizer_puts_before_a_text_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     ask = prompts.token_ids
-    monkeypatch.setattr(
-        prompts, "token_ids", lambda *of, **how: asked.append(of[1]) or ask(*of, **how)
-    )
+    for module in (prompts, content):
+        monkeypatch.setattr(
+            module, "token_ids", lambda *of, **how: asked.append(of[1]) or ask(*of, **how)
+        )
     tokenizer = with_both_ends()
     encode(tokenizer, "the dog")
     asked.clear()

@@ -57,7 +57,12 @@ def import_all() -> None:
     import tokenizers  # noqa: F401
 
     time.tzset()  # a template may need the date, and the time zone is in a file
-    ready = {"do": "render", "rows": [{"role": "user", "content": "x"}], "tokens": {}}
+    ready = {
+        "do": "render",
+        "rows": [{"role": "user", "content": "x"}],
+        "tokens": {},
+        "answer": True,
+    }
     render(
         ready
         | {
@@ -102,9 +107,8 @@ def answer(asked: dict[str, Any], known: dict[str, Any]) -> Any:
         case "render":
             return render(asked)
         case "encode":
-            return (
-                known[asked["name"]].encode(asked["text"], add_special_tokens=asked["special"]).ids
-            )
+            read = known[asked["name"]].encode(asked["text"], add_special_tokens=asked["special"])
+            return {"ids": read.ids} | ({"spans": read.offsets} if asked["spans"] else {})
         case "match":
             pattern = re.compile(asked["pattern"])
             return [name for name in asked["names"] if pattern.fullmatch(name)]
@@ -118,7 +122,7 @@ def render(asked: dict[str, Any]) -> str:
     rendered: Sequence[Any] = render_jinja_template(
         [asked["rows"]],
         chat_template=asked["template"],
-        add_generation_prompt=True,
+        add_generation_prompt=asked["answer"],
         **asked["tokens"],
     )
     text: str = rendered[0][0]

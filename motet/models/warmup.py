@@ -15,7 +15,7 @@ from motet.core import Completion, Prompt, SampleId, TrainSample
 from motet.errors import ConfigError
 from motet.losses import reduce
 from motet.models.backbone import Backbone, Policy
-from motet.models.bounded_text import token_ids
+from motet.models.content import text_ids
 from motet.models.learner import LocalLearner
 from motet.models.loading import embeddings_of
 from motet.models.prompts import check_whole, encode
@@ -98,7 +98,7 @@ def _tokenize(
             f"the model's end-of-sequence token is {end}, but it has embeddings of only {rows} "
             "tokens; expected one of these: set it in its tokenizer"
         )
-    answer = (*token_ids(backbone.tokenizer, text), end)
+    answer = (*text_ids(backbone.tokenizer, text), end)
     if len(asked) + len(answer) > backbone.context_length:
         raise ConfigError(
             f"a demonstration has {len(asked)} prompt and {len(answer)} answer tokens, expected at "

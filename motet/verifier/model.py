@@ -16,7 +16,7 @@ from motet.core import Chat
 from motet.errors import ConfigError, RewardFault, SamplerFault
 from motet.models.attention_choice import Attention
 from motet.models.backbone import Backbone, Policy
-from motet.models.bounded_text import token_ids
+from motet.models.content import text_ids
 from motet.models.critic import Critic
 from motet.models.dtypes import DType
 from motet.models.folder import inside, library
@@ -210,7 +210,7 @@ class Verifier:
 
     def _answer_ids(self, text: str) -> list[int]:
         try:
-            return token_ids(self.critic.backbone.tokenizer, text)
+            return text_ids(self.critic.backbone.tokenizer, text)
         except SamplerFault as error:
             raise Unreadable(str(error)) from error
 
