@@ -19,9 +19,10 @@ from motet.core import Episode, Fault, Prompt, SampleRequest, Task
 from motet.errors import ConfigError, SamplerFault
 from motet.evaluation.evaluate import evaluate as play_all
 from motet.looking import looking
+from motet.models.chat_template import tokenizer_with
 from motet.models.devices import resolve_device
 from motet.models.dtypes import DTYPES
-from motet.models.loading import load_model, load_tokenizer
+from motet.models.loading import load_model
 from motet.plugins import nearest
 from motet.rollout.prompts import with_system
 from motet.rollout.record import read_episodes
@@ -174,8 +175,11 @@ class LoadedRun:
         return model.eval()
 
     def tokenizer(self, policy: str) -> Any:
-        """Return the tokenizer of a policy's model."""
-        return load_tokenizer(self._sources(policy, self.config)[1])[0]
+        """Return the tokenizer of a policy's model, with the run's own chat template if it has
+        one."""
+        config = self.config
+        base = self._sources(policy, config)[1]
+        return tokenizer_with(base, config.models[config.policies[policy].model].chat_template)[0]
 
     def _sources(self, policy: str, config: RecordedConfig) -> tuple[Path | None, str | Path]:
         """Return the folder of a policy (None if it has no weights of its own) and its model."""
