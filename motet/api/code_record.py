@@ -16,13 +16,13 @@ from motet.plugins import code_behind
 from motet.reading import read_json
 from motet.trainer.run_folder import RunFolder, write_json
 
-Code: TypeAlias = dict[str, dict[str, Any]]
+CodeOfKeys: TypeAlias = dict[str, dict[str, Any]]
 """Config key -> the reference there, and the files behind it with their hashes."""
 
 
-def loaded_code(config: RunConfig) -> Code:
+def loaded_code(config: RunConfig) -> CodeOfKeys:
     """Return what this process has loaded of the code that a config names."""
-    found: Code = {}
+    found: CodeOfKeys = {}
     for key, reference in _strings(config.model_dump(mode="json"), ""):
         files = code_behind(reference) if ":" in reference else {}
         if files:
@@ -49,7 +49,7 @@ def record_code(folder: RunFolder, config: RunConfig, step: int) -> None:
         write_json(folder.code, {"loaded": [*entries, {"after_step": step, "code": code}]})
 
 
-def recorded_code(folder: RunFolder) -> list[Code] | None:
+def recorded_code(folder: RunFolder) -> list[CodeOfKeys] | None:
     """Return what a run loaded at its start, and at each resume with other code. None: unknown.
 
     Raises: ConfigError if the file is not what a run writes.

@@ -15,7 +15,7 @@ from motet.trainer.run_folder import RunFolder, read_summary
 
 OF_ONE_RUN = ("name", "seed")
 """Keys in which the runs of a group may differ."""
-Code: TypeAlias = Mapping[str, str] | None
+FileHashes: TypeAlias = Mapping[str, str] | None
 """The user's own files that a run loaded, with their hashes. None if that is not known."""
 COMPARED = {"before": "success before", "after": "success after", "reward": "reward after"}
 """Figure of a row -> its title. All are of the held-out tasks."""
@@ -47,7 +47,7 @@ def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
     return rows
 
 
-def _other_code(one: Code, other: Code) -> list[str]:
+def _other_code(one: FileHashes, other: FileHashes) -> list[str]:
     """Return `code.FILE=HASH` for each file that differs. A run of an earlier version has no
     hashes, and differs from none."""
     if one is None or other is None:
@@ -145,14 +145,14 @@ def differing(one: Any, other: Any, at: str = "") -> list[str]:
 
 
 def groups_of(
-    runs: Sequence[str | Path], configs: Sequence[Mapping[str, Any]], codes: Sequence[Code]
+    runs: Sequence[str | Path], configs: Sequence[Mapping[str, Any]], codes: Sequence[FileHashes]
 ) -> list[str]:
     """Return the name of each run's group: the runs of one config and code, whatever their seeds.
 
     A group is named after its first run, without `-seedN`. If another config has this name, what
     differs is added.
     """
-    known: list[tuple[str, dict[str, Any], Code]] = []
+    known: list[tuple[str, dict[str, Any], FileHashes]] = []
     found = []
     for run, config, code in zip(runs, configs, codes, strict=True):
         kind = {key: value for key, value in config.items() if key not in OF_ONE_RUN}
@@ -171,9 +171,9 @@ def groups_of(
 
 def _told_apart(
     stem: str,
-    same: Sequence[tuple[str, dict[str, Any], Code]],
+    same: Sequence[tuple[str, dict[str, Any], FileHashes]],
     kind: dict[str, Any],
-    code: Code,
+    code: FileHashes,
 ) -> str:
     if not same:
         return stem
