@@ -25,7 +25,6 @@ FLOORS = [
         "http_client",
         "blocking",
         "looking",
-        "code_files",
         "objects",
         "tracebacks",
     },

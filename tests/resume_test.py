@@ -109,6 +109,14 @@ DEATHS = {
         ),
         4,
     ),
+    "steps that are scaled back": (
+        run_config(
+            name="bounded",
+            optimizer={"learning_rate": 0.3},
+            train={"steps": 4, "tasks_per_step": 2, "max_step_kl": 0.05, "checkpoint_every": 2},
+        ),
+        4,
+    ),
     "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
     "after the warm-up, before a checkpoint": (
         run_config(name="early", warmup={"steps": 3, "batch_size": 4}),
@@ -142,6 +150,7 @@ def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
         DEATHS,
         keep=[
             "a moving average",
+            "steps that are scaled back",
             "critics, several updates and prices that adapt",
             "within the warm-up",
             "in the last evaluation",

@@ -108,4 +108,11 @@ def step_config_of(setup: TaskSetup) -> StepConfig:
     chosen = setup.config.train
     bound = setup.config.alarms.max_mismatch
     tasks = tasks_per_step_of(setup)
-    return StepConfig(steps_of(setup), tasks, chosen.token_budget, chosen.max_fault_share, bound)
+    return StepConfig(
+        steps_of(setup),
+        tasks,
+        chosen.token_budget,
+        chosen.max_fault_share,
+        bound,
+        chosen.max_step_kl,
+    )

@@ -39,6 +39,15 @@ class Learner(Protocol):
         """
         ...
 
+    async def keep(self, names: Sequence[str]) -> None:
+        """Keep copies of the present weights of `names`, in place of those kept before."""
+        ...
+
+    async def scale_back(self, names: Sequence[str], factor: float) -> None:
+        """Move the weights of `names` back along the line to the kept ones: `factor` of the
+        distance is left. Their next steps are shorter too."""
+        ...
+
     def precision(self, name: str) -> str:
         """Return the numerical precision of a policy: a key of `alarms.MISMATCH`."""
         ...

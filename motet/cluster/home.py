@@ -167,6 +167,12 @@ class Home:
         """`learner` is one of the names that the learner trains."""
         return self._run(self._models.learners[learner].step(names))
 
+    def keep(self, learner: str, names: Sequence[str]) -> None:
+        self._run(self._models.learners[learner].keep(names))
+
+    def scale_back(self, learner: str, names: Sequence[str], factor: float) -> None:
+        self._run(self._models.learners[learner].scale_back(names, factor))
+
     def suspect(self, batch: Batch) -> str:
         with self._turn, gathered([self._models.policies[batch.policy].backbone.shards]):
             return self._models.learners[batch.policy].suspect(batch)

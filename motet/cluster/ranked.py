@@ -22,7 +22,7 @@ from motet.errors import ProcessLost
 
 DEALT = ("sample", "logprobs", "values", "present_logprobs")
 """Verbs whose first argument is a list of requests. Any process can answer any of them."""
-CHANGING = ("step", "restart", "load_state", "disturb", "undisturb")
+CHANGING = ("step", "keep", "scale_back", "restart", "load_state", "disturb", "undisturb")
 """Verbs that change weights. All processes must do them, also those with copies."""
 
 PATIENCE = 10.0

@@ -59,6 +59,12 @@ class RemoteLearner:
             self.steps[name] += 1
         return said
 
+    async def keep(self, names: Sequence[str]) -> None:
+        await self._home.call("keep", self._names[0], list(names))
+
+    async def scale_back(self, names: Sequence[str], factor: float) -> None:
+        await self._home.call("scale_back", self._names[0], list(names), factor)
+
     def precision(self, name: str) -> str:
         return self._precision[name]
 

@@ -31,6 +31,10 @@ from motet.settings import Optimizer
 _LESS = "lower train.token_budget, or set checkpointing: true for the model"
 _SMALLER = "train adapters (train: lora), or use optimizer.kind: adamw_8bit or a smaller model"
 
+_SLOWDOWN, _RECOVERY, _SLOWEST = 1.5, 1.1, 0.05
+"""The learning rate is divided by the first after a step that was scaled back, and multiplied by
+the second after any other step, up to its schedule. It stays above the last, a share of it."""
+
 OptimizerState: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
 """State of an optimiser: named tensors, and JSON values."""
 
@@ -49,10 +53,16 @@ class _TrainState:
     adamw: torch.optim.Optimizer
     steps_done: int = 0
     loss: float | None = None
+    pace: float = 1.0
+    """Factor of the learning rate: below 1 after steps that were scaled back."""
+    kept: list[Tensor] | None = None
+    """Copies of the weights at the beginning of a training step."""
+    scaled: bool = False
+    """Whether this training step was scaled back."""
 
     @property
     def rate(self) -> float:
-        return self.settings.rate(self.steps_done, self.steps)
+        return self.pace * self.settings.rate(self.steps_done, self.steps)
 
 
 class LocalLearner:
@@ -196,6 +206,33 @@ class LocalLearner:
         state.steps_done += 1
         return figures
 
+    async def keep(self, names: Sequence[str]) -> None:
+        """Keep copies of the weights. What was kept before is dropped; if nothing scaled that step
+        back, its policy's learning rate recovers."""
+        for name, state in self._train_states.items():
+            if state.kept is not None and not state.scaled:
+                state.pace = min(1.0, state.pace * _RECOVERY)
+            state.kept, state.scaled = None, False
+            if name in names:
+                state.kept = [parameter.detach().clone() for parameter in state.parameters]
+
+    async def scale_back(self, names: Sequence[str], factor: float) -> None:
+        """Move the weights back to `factor` of their distance from the kept ones.
+
+        The optimizer's moments stay. The first time after `keep`, the learning rate falls too.
+        """
+        for name in names:
+            state = self._train_states[name]
+            assert state.kept is not None
+            if not state.scaled:
+                state.pace = max(_SLOWEST, state.pace / _SLOWDOWN)
+            state.scaled = True
+            with torch.no_grad():
+                for parameter, old in zip(state.parameters, state.kept, strict=True):
+                    parameter.copy_(old + factor * (parameter - old))
+        for backbone in {self._train_states[name].learning.backbone for name in names}:
+            backbone.sync_from_master()
+
     def precision(self, name: str) -> str:
         """Return the dtype of the computation, or 8bit if the base also rounds its inputs."""
         backbone = self._train_states[name].learning.backbone
@@ -224,9 +261,11 @@ class LocalLearner:
 
     # ---------------------------------------------------------------------------------- checkpoints
 
-    def facts(self, name: str) -> dict[str, int]:
-        """Return `{"step": steps done}`."""
-        return {"step": self._train_states[name].steps_done}
+    def facts(self, name: str) -> dict[str, float]:
+        """Return `{"step": steps done}`, and `pace` if it is not 1."""
+        state = self._train_states[name]
+        pace = {} if state.pace == 1.0 else {"pace": state.pace}
+        return {"step": state.steps_done, **pace}
 
     def state(self, name: str) -> OptimizerState:
         """Return the optimizer state, and its facts.
@@ -245,6 +284,7 @@ class LocalLearner:
         own, (tensors, facts) = self._train_states[name], state
         load_into(own.adamw, own.parameters, tensors, own.settings.kind, name)
         own.steps_done, own.loss = facts["step"], None
+        own.pace, own.kept, own.scaled = facts.get("pace", 1.0), None, False
 
 
 def _train_state(learning: Policy | Critic, settings: Optimizer, steps: int) -> _TrainState:

@@ -300,3 +300,50 @@ def test_an_optimiser_of_another_model_is_refused(folder) -> None:
         learner.load_state(
             "p", ({"exp_avg.99": torch.zeros(1), "exp_avg_sq.99": torch.zeros(1)}, {"step": 1})
         )
+
+
+def test_a_step_that_is_scaled_back_leaves_a_part_of_the_way_and_slows_the_next(folder):
+    policy = whole_model(folder)
+    learner = LocalLearner([policy], {"p": Optimizer(learning_rate=0.1)}, 9)
+
+    def step() -> float:
+        for batch in pack(samples(), 10**6, "token_mean", {"p": 5}):
+            asyncio.run(learner.accumulate(batch, PLAIN))
+        return asyncio.run(learner.step(["p"]))["p"]["learning_rate"]
+
+    old = [weight.detach().clone() for weight in policy.parameters()]
+    asyncio.run(learner.keep(["p"]))
+    assert step() == 0.1
+    new = [weight.detach().clone() for weight in policy.parameters()]
+    asyncio.run(learner.scale_back(["p"], 0.5))
+    asyncio.run(learner.scale_back(["p"], 0.5))
+    for before, asked, now in zip(old, new, policy.parameters(), strict=True):
+        torch.testing.assert_close(now.detach(), before + 0.25 * (asked - before))
+    asyncio.run(learner.keep([]))
+    assert learner.facts("p") == {"step": 1, "pace": 1 / 1.5}
+    kept = learner.state("p")
+    assert step() == pytest.approx(0.1 / 1.5)
+    asyncio.run(learner.keep(["p"]))
+    asyncio.run(learner.keep([]))
+    assert learner.facts("p")["pace"] == pytest.approx(1.1 / 1.5)
+    for _ in range(9):
+        asyncio.run(learner.keep(["p"]))
+    asyncio.run(learner.keep([]))
+    assert learner.facts("p") == {"step": 2}
+    learner.load_state("p", kept)
+    assert learner.facts("p") == {"step": 1, "pace": 1 / 1.5}
+
+
+def test_a_step_that_is_undone_leaves_the_kept_weights_to_the_bit(folder):
+    policy = whole_model(folder, dtype="bfloat16")
+    learner = LocalLearner([policy], {"p": Optimizer(learning_rate=0.1)}, 9)
+    old = [weight.detach().clone() for weight in policy.parameters()]
+    asyncio.run(learner.keep(["p"]))
+    (batch,) = pack(samples(), 10**6, "token_mean", {"p": 5})
+    before = asyncio.run(learner.logprobs(batch))
+    asyncio.run(learner.accumulate(batch, PLAIN))
+    asyncio.run(learner.step(["p"]))
+    assert not torch.equal(before, asyncio.run(learner.logprobs(batch)))
+    asyncio.run(learner.scale_back(["p"], 0.0))
+    assert all(map(torch.equal, old, policy.parameters()))
+    assert torch.equal(before, asyncio.run(learner.logprobs(batch)))

@@ -95,6 +95,8 @@ class StepConfig:
     """The run stops if a larger share of the joint actions of a step fails."""
     max_mismatch: float | Literal["dtype"] | None
     """`AlarmBounds.max_mismatch`."""
+    max_step_kl: float | None = None
+    """`TrainConfig.max_step_kl`."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,7 @@
 """The optimizer steps of one training step: on samples with advantages, or on pairs."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import zip_longest
 from typing import TypeAlias, TypeVar
 
@@ -24,11 +22,13 @@ from motet.batch import (
     policy_objective,
     value_objective,
 )
-from motet.core import CreditState, SampleId, TrainSample, ValueSample
+from motet.core import CreditState, TrainSample, ValueSample
 from motet.credit.preferences import PreferencePairs, preference_advantages, preference_loss
 from motet.seeding import derive
+from motet.trainer import step_bound
 from motet.trainer.alarms import refuse_mismatch
 from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.present import present_logp, side_by_side
 from motet.trainer.timing import Stopwatch
 
 T = TypeVar("T")
@@ -53,6 +53,10 @@ async def learn_samples(
     stepped: dict[str, float] = {}
     arrived: set[str] = set()
     count, seed = algorithm.minibatches, components.seed
+    bound = step_config.max_step_kl
+    probe = None
+    if bound is not None and samples:
+        probe = await step_bound.begin(components, samples, number, step_config)
     parts = minibatches(samples, algorithm.epochs, count, derive(seed, number, "learn"))
     value_parts = minibatches(
         values, components.critic_epochs, count, derive(seed, number, "values")
@@ -87,6 +91,9 @@ async def learn_samples(
             learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
         )
         clock.lap("learn")
+    if bound is not None and probe is not None:
+        stepped |= await step_bound.hold(components, probe, bound)
+        clock.lap("learn")
     return {**_means(seen), **_means_of_each(valued), **stepped}
 
 
@@ -115,6 +122,10 @@ async def learn_pairs(
     metrics: dict[str, list[BatchMetrics]] = {}
     compared: list[BatchMetrics] = []
     stepped: dict[str, float] = {}
+    bound = step_config.max_step_kl
+    probe = None
+    if bound is not None and samples:
+        probe = await step_bound.begin(components, samples, number, step_config)
     for part in minibatches(preferences.pairs, algorithm.epochs, parts, seed):
         inside = {id for pair in part for id in pair.completions}
         own = [sample for sample in samples if sample.id in inside]
@@ -125,7 +136,7 @@ async def learn_pairs(
             return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
 
         moved = bool(stepped or preferences.stale or components.lag(number))
-        logp = await _present_logp(learners, packed(own)) if moved else {}
+        logp = await present_logp(learners, packed(own)) if moved else {}
         margin_P = preferences.margins(part, logp)
         advantages = preference_advantages(part, margin_P, beta)
         batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
@@ -138,6 +149,9 @@ async def learn_pairs(
             metrics.setdefault(name, []).extend(figures)
         compared.append(_compared(margin_P, beta))
         stepped |= await _step(learners, list(now))
+        clock.lap("learn")
+    if bound is not None and probe is not None:
+        stepped |= await step_bound.hold(components, probe, bound)
         clock.lap("learn")
     pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
     return {**_means(metrics), **pairs, **stepped}
@@ -171,21 +185,6 @@ def _by_policy(
     return metrics
 
 
-async def _present_logp(
-    learners: Mapping[str, Learner], batches: Sequence[Batch]
-) -> dict[SampleId, float]:
-    """Return the log-probability of each completion under the present policies, in nats."""
-
-    async def logprobs(learner: Learner, batch: Batch) -> Tensor:
-        return await learner.logprobs(batch)
-
-    work = [(learners[batch.policy], partial(logprobs, batch=batch)) for batch in batches]
-    logp: dict[SampleId, float] = {}
-    for batch, logp_BL in zip(batches, await side_by_side(work), strict=True):
-        logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
-    return logp
-
-
 def _policy_batch(learners: Mapping[str, Learner], batch: Batch, objective: Objective) -> _Work:
     async def accumulate(learner: Learner) -> BatchMetrics:
         return await learner.accumulate(batch, objective)
@@ -200,35 +199,6 @@ def _value_batch(
         return await learner.accumulate_values(batch, objective)
 
     return learners[batch.critic], accumulate
-
-
-async def side_by_side(
-    work: Sequence[tuple[Learner, Callable[[Learner], Awaitable[T]]]],
-    check: Callable[[], object] | None = None,
-) -> list[T]:
-    """Do the work of all learners at the same time, that of each learner in order.
-
-    Returns the results in the order of `work`, whichever learner is faster. `check` is called
-    before each piece and may raise.
-
-    Raises: the exception of the first learner in the order of `work` that failed, after all have
-    ended.
-    """
-    places: dict[Learner, list[int]] = {}
-    for place, (learner, _) in enumerate(work):
-        places.setdefault(learner, []).append(place)
-    found: dict[int, T] = {}
-
-    async def do(learner: Learner) -> None:
-        for place in places[learner]:
-            if check is not None:
-                check()
-            found[place] = await work[place][1](learner)
-
-    for ended in await asyncio.gather(*map(do, places), return_exceptions=True):
-        if isinstance(ended, BaseException):
-            raise ended
-    return [found[place] for place in range(len(work))]
 
 
 def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from motet.errors import Interrupted
-from motet.trainer.learn import side_by_side
+from motet.trainer.present import side_by_side
 
 
 def test_learners_work_at_the_same_time_and_results_keep_their_order():

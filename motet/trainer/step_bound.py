@@ -1,0 +1,146 @@
+"""A bound on how far one training step moves the team, measured on the step's own completions.
+
+The length of an Adam step hardly depends on how much evidence the gradient has. One step may move
+all probability to another token, which is harmless for one policy and not for a team: each policy
+is a part of the others' environment. So the distance is measured, and a step that goes too far is
+scaled back along its line:
+
+    θ_old ── keep ── optimizer steps ──> θ_new          KL(old || new) > bound?
+    θ = θ_old + f (θ_new − θ_old)                       f = √(bound / KL), measured again
+
+For a small step, KL is quadratic in its length (Schulman et al. 2015, arXiv 1502.05477, appendix
+C), so one try is usually enough. Agents act independently given what they see, so the divergence of
+a joint action is the sum of those of its agents: the bound is for the sum.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from motet.batch import Batch, Learner, pack
+from motet.core import SampleId, TrainSample
+from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.present import present_logp, side_by_side
+
+PROBED = 32
+"""The distance is measured on at most so many completions of each agent and turn."""
+TRIES = 6
+"""After so many tries that are all too far, the step is undone."""
+_SHORTEST, _LONGEST = 0.1, 0.9
+"""Each try shortens the step by a factor between these."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Completions of a step, and their log-probabilities (nats) before it."""
+
+    batches: Sequence[Batch]
+    before: Mapping[SampleId, float]
+    places: Mapping[SampleId, tuple[int, str, str]]
+    """Completion -> its turn, agent and policy."""
+
+
+async def begin(
+    components: TrainComponents,
+    samples: Sequence[TrainSample],
+    number: int,
+    step_config: StepConfig,
+) -> Probe:
+    """Choose the completions on which step `number` is measured, and keep the present weights."""
+    groups: dict[tuple[int, str], list[TrainSample]] = {}
+    for sample in samples:
+        groups.setdefault((sample.turn, sample.id.agent), []).append(sample)
+    probed = [one for group in groups.values() for one in _spread(group)]
+    batches = pack(
+        probed, step_config.token_budget, components.algorithm.reduce, components.longest
+    )
+    learners = components.learners
+    before = (
+        await present_logp(learners, batches)
+        if components.lag(number) or components.beside or not _sampled_by_learner(components)
+        else {one.id: math.fsum(one.completion.logprobs or ()) for one in probed}
+    )
+    places = {one.id: (one.turn, one.id.agent, one.policy) for one in probed}
+    await _keep(learners, {one.policy for one in samples})
+    return Probe(batches, before, places)
+
+
+async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[str, float]:
+    """Scale the optimizer steps since `begin` back if they moved the team further than `bound`.
+
+    Returns metrics: the divergence of each policy and of the team (nats), and what is left of the
+    step's length.
+    """
+    learners, names = components.learners, {policy for _, _, policy in probe.places.values()}
+    left, tries = 1.0, 0
+    each, team = await distance(learners, probe)
+    asked = team
+    while team > bound and tries < TRIES:
+        tries += 1
+        factor = max(_SHORTEST, min(_LONGEST, 0.95 * math.sqrt(bound / team)))
+        left *= factor
+        await _scale(learners, names, factor if tries < TRIES else 0.0)
+        each, team = await distance(learners, probe)
+    if tries == TRIES:
+        left = 0.0
+    await _keep(learners, ())
+    return {
+        "learn/step_kl": team,
+        "learn/step_kl_asked": asked,
+        "learn/step_scaled": left,
+        **{f"learn/step_kl/{name}": value for name, value in each.items()},
+    }
+
+
+async def distance(learners: Mapping[str, Learner], probe: Probe) -> tuple[dict[str, float], float]:
+    """Return KL(old || present) in nats: of one completion of each policy, and of the team.
+
+    Each is a mean of e^x - 1 - x with x = log present - log old of a whole completion of the old
+    policy (k3 of Schulman 2020): unbiased, and never negative. The team's is the largest of all
+    turns, of the sums over the agents that act in it.
+    """
+    now = await present_logp(learners, probe.batches)
+    policies: dict[str, list[float]] = {}
+    agents: dict[int, dict[str, list[float]]] = {}
+    for id, (turn, agent, policy) in probe.places.items():
+        moved = min(now[id] - probe.before[id], _LARGEST)
+        k3 = math.expm1(moved) - moved
+        policies.setdefault(policy, []).append(k3)
+        agents.setdefault(turn, {}).setdefault(agent, []).append(k3)
+    each = {name: _mean(values) for name, values in policies.items()}
+    return each, max(sum(map(_mean, turn.values())) for turn in agents.values())
+
+
+_LARGEST = 50.0
+"""Nats by which a completion may become more likely; more would overflow."""
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _spread(group: Sequence[TrainSample]) -> list[TrainSample]:
+    """Return at most `PROBED` of the samples, at equal distances: so they are of many tasks."""
+    count = min(PROBED, len(group))
+    return [group[k * len(group) // count] for k in range(count)]
+
+
+def _sampled_by_learner(components: TrainComponents) -> bool:
+    """Whether the recorded log-probabilities are those of the whole distribution of the learner."""
+    return all(
+        decode.top_p == 1.0 and decode.top_k == 0 for decode in components.team.decode.values()
+    )
+
+
+async def _keep(learners: Mapping[str, Learner], names: Collection[str]) -> None:
+    async def keep(learner: Learner) -> None:
+        await learner.keep([name for name in names if learners[name] is learner])
+
+    await side_by_side([(learner, keep) for learner in dict.fromkeys(learners.values())])
+
+
+async def _scale(learners: Mapping[str, Learner], names: Collection[str], factor: float) -> None:
+    async def scale(learner: Learner) -> None:
+        await learner.scale_back([name for name in names if learners[name] is learner], factor)
+
+    await side_by_side([(learner, scale) for learner in dict.fromkeys(learners.values())])

@@ -1,0 +1,113 @@
+"""`train.max_step_kl` bounds what a training step changes, in every way of learning."""
+
+import asyncio
+
+import pytest
+import torch
+
+import motet
+from motet.batch import pack
+from motet.core import Completion, SampleId, TrainSample
+from motet.trainer.step_bound import Probe, distance
+from tests.small_runs import LORA, run_config, steps, weights
+
+WILD = {"optimizer": {"learning_rate": 0.3}, "train": {"steps": 4, "tasks_per_step": 4}}
+"""Without a bound, a step of this rate moves a completion by several nats."""
+
+
+def trained(tmp_path, name="run", bound=None, **sections):
+    config = run_config(**WILD | sections)
+    config["train"] = config["train"] | {"max_step_kl": bound}
+    motet.train(config | {"name": name}, runs=tmp_path, show="silent")
+    return tmp_path / name
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"policies": LORA},
+        {"team": {"a": "p", "b": "p"}, "policies": {"p": {"model": "tiny"}}},
+        {"rollout": {"samples": [2, 2]}},
+        {"algorithm": {"name": "ippo", "minibatches": 2, "epochs": 2}},
+        {"algorithm": {"name": "madpo"}, "rollout": {"samples": [4]}},
+    ],
+    ids=["two models", "adapters", "one policy", "tree", "ippo", "pairs"],
+)
+def test_no_step_moves_the_team_further_than_its_bound(tmp_path, sections):
+    rows = steps(trained(tmp_path, bound=0.05, **sections))
+    assert len(rows) == 4
+    far = [row for row in rows if row["learn/step_kl_asked"] > 0.05]
+    assert far, "the rate is meant to be too high"
+    for row in rows:
+        assert 0.0 <= row["learn/step_kl"] <= 0.05
+        each = [value for key, value in row.items() if key.startswith("learn/step_kl/")]
+        assert each
+        assert (row["learn/step_scaled"] < 1.0) == (row["learn/step_kl_asked"] > 0.05)
+
+
+def test_a_step_within_its_bound_is_to_the_bit_the_step_without_one(tmp_path):
+    gentle = {"optimizer": {"learning_rate": 1e-3}}
+    free = trained(tmp_path, "free", None, **gentle)
+    bound = trained(tmp_path, "bound", 1000.0, **gentle)
+    assert weights(free) == weights(bound)
+    assert all(row["learn/step_scaled"] == 1.0 for row in steps(bound))
+    assert not any("learn/step_kl" in row for row in steps(free))
+
+
+def test_the_rate_falls_after_a_step_that_was_scaled_back(tmp_path):
+    first, second, *_ = steps(trained(tmp_path, bound=0.01))
+    assert first["learn/step_scaled"] < 1.0
+    assert first["learn/learning_rate/p"] == 0.3
+    assert second["learn/learning_rate/p"] == pytest.approx(0.3 / 1.5)
+
+
+class Moved:
+    """A learner whose completions have become more or less likely."""
+
+    def __init__(self, by):
+        self.by = by
+
+    async def logprobs(self, batch):
+        return torch.tensor([[-3.0 + self.by[id.agent, id.index]] for id in batch.ids])
+
+
+def test_the_distance_of_a_step_is_the_divergence_of_the_joint_action():
+    """e^x - 1 - x of the changes 1, -2, 0 and 0.5 nats is 0.71828, 1.13534, 0 and 0.14872."""
+    moved = {("a", 0): 1.0, ("a", 1): -2.0, ("b", 0): 0.0, ("b", 1): 0.5}
+    rows = [
+        TrainSample(
+            SampleId("e", (), agent, index), policy=agent, turn=0, prompt_tokens=(1,),
+            completion=Completion(agent, "", "stop", tokens=(2,), logprobs=(-3.0,)),
+            advantage=1.0, share=0.5,
+        )
+        for agent, index in moved
+    ]  # fmt: skip
+    batches = pack(rows, 1000, "sequence_sum", {"a": 1, "b": 1})
+    probe = Probe(
+        batches,
+        {row.id: -3.0 for row in rows},
+        {row.id: (0, row.id.agent, row.policy) for row in rows},
+    )
+    each, team = asyncio.run(distance({"a": Moved(moved), "b": Moved(moved)}, probe))
+    assert each == pytest.approx({"a": (0.71828 + 1.13534) / 2, "b": 0.14872 / 2}, abs=1e-4)
+    assert team == pytest.approx(0.92681 + 0.07436, abs=1e-4)
+
+
+def test_agents_of_different_turns_do_not_share_a_bound():
+    """What moves in one joint action adds up. The distance of the team is that of the worse turn."""
+    rows = [
+        TrainSample(
+            SampleId("e", (0,) * turn, "a", 0), policy="a", turn=turn, prompt_tokens=(1,),
+            completion=Completion("a", "", "stop", tokens=(2,), logprobs=(-3.0,)),
+            advantage=1.0, share=0.5,
+        )
+        for turn in (0, 1)
+    ]  # fmt: skip
+    probe = Probe(
+        pack(rows, 1000, "sequence_sum", {"a": 1}),
+        {rows[0].id: -3.0, rows[1].id: -3.5},
+        {row.id: (row.turn, "a", "a") for row in rows},
+    )
+    _, team = asyncio.run(distance({"a": Moved({("a", 0): 0.0})}, probe))
+    assert team == pytest.approx(0.14872, abs=1e-4)
