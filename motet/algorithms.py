@@ -139,7 +139,7 @@ def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
         return
     from motet.losses import POLICY_LOSSES, PolicyLoss, checked_loss
 
-    if name not in POLICY_LOSSES:
+    if is_reference(name) or name not in POLICY_LOSSES:  # its file may have been edited
         found = _own("policy_loss", name, POLICY_LOSSES, PolicyLoss, folder)
         own = found if isinstance(found, PolicyLoss) else PolicyLoss(found)
         who = f"policy_loss {name}"
@@ -174,7 +174,7 @@ def _check_baseline(name: str, folder: Path) -> None:
     from motet.credit.baselines import BASELINES, Baseline
     from motet.credit.own import checked
 
-    if name in BASELINES:
+    if name in BASELINES and not is_reference(name):
         return
     found = _own("baseline", name, BASELINES, Baseline, folder)
     # A function without further facts compares a sample with others of its group.

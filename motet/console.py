@@ -198,6 +198,8 @@ def print_replay(again: "Replay") -> None:
     """Print whether a replayed step equals the recorded one."""
     begun = f"the checkpoint of step {again.start}" if again.start else "the start of the run"
     out.print(f"step {again.step}, from {begun}")
+    for line in again.code_changed:
+        out.print(f"  {line}")
     verdict = {
         True: Text("the same", "green"),
         False: Text("different", "red"),

@@ -19,8 +19,10 @@ import inspect
 import json
 import types
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from motet.code_files import is_of_old_text, is_own
 from motet.core.row_values import identity
 from motet.errors import ConfigError
 from motet.looking import only_looks
@@ -95,6 +97,18 @@ def _imported(reference: str) -> Any:
     return value if keep(value) == reference else None
 
 
+def file_behind(reference: str) -> Path | None:
+    """Return the file that defines an object of this process, if it is the user's own."""
+    if reference not in _kept:
+        return None
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(_origin(_kept[reference])))
+    except TypeError:  # rows, or an object of C
+        return None
+    path = None if file is None else Path(file).resolve()
+    return path if path is not None and path.is_file() and is_own(path) else None
+
+
 def described(reference: str) -> str:
     """Return where the object of a reference came from, for messages."""
     where, _, digest = reference.removeprefix(PREFIX).rpartition("@")
@@ -126,7 +140,7 @@ def _source(origin: Any) -> str:
 
     So is a lambda: its source text is its line, which may have several.
     """
-    if "<lambda>" not in origin.__qualname__:
+    if "<lambda>" not in origin.__qualname__ and not is_of_old_text(origin):
         with suppress(OSError, TypeError):
             return inspect.getsource(origin)
     if isinstance(origin, type):

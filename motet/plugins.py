@@ -2,6 +2,8 @@
 
 A reference is `package.module:NAME`, or `./file.py:NAME` relative to the config that contains it.
 For an object that a program passes it is that of `motet.objects`.
+
+A file that was edited since it was loaded is loaded again, and so is a module beside it.
 """
 
 import difflib
@@ -14,13 +16,16 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import machinery
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
+from motet.code_files import files_behind, is_foreign, is_of_old_text, is_own
 from motet.errors import ConfigError, shortened
 from motet.looking import refuse_code
-from motet.objects import found, is_object
+from motet.objects import file_behind, found, is_object
 from motet.tracebacks import place_of_error
 
 
@@ -79,8 +84,7 @@ def load_object(reference: str, folder: Path = Path(), *, registered: bool = Fal
         module = _load_file(Path(os.path.realpath(folder / place)))
     else:
         try:
-            with _importable(Path.cwd()):
-                module = importlib.import_module(place)
+            module = _load_module(place)
         except Exception as error:  # a user's module may raise anything on import
             raise ConfigError(
                 f"{shortened(repr(reference))}: {_why(error, Path.cwd())}; expected an importable "
@@ -119,28 +123,148 @@ def load_function(
     return function
 
 
+def code_behind(reference: str) -> dict[Path, str]:
+    """Return the user's files that a loaded reference comes from: path -> hash when it was loaded.
+
+    Empty for Motet's own names, installed packages, notebooks, and what this process has not
+    loaded.
+    """
+    if is_object(reference):
+        file = file_behind(reference)
+        return {} if file is None else files_behind(file)
+    place = reference.rpartition(":")[0]
+    name = _name_of(Path(os.path.realpath(place))) if place.endswith(".py") else place
+    module = sys.modules.get(name)
+    return {} if module is None else dict(_FILES.get(module, {}))
+
+
+_FILES: WeakKeyDictionary[ModuleType, dict[Path, str]] = WeakKeyDictionary()
+"""Module -> its file and those that it imports, with their hashes when it was loaded."""
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of the module that a file of the user becomes."""
+    return (
+        f"motet_user_{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+    )
+
+
+def _load_module(name: str) -> ModuleType:
+    """Import a module by name; again, if its text has changed."""
+    home = Path.cwd()
+    known = sys.modules.get(name)
+    if known is not None and _is_old(known):
+        _forget_old(_FILES.get(known, {}), files_behind(Path(str(known.__file__)).resolve()))
+    with _importable(home), _from_text(home):
+        module = importlib.import_module(name)
+    _remember(module)
+    return module
+
+
+def _file_of(module: ModuleType) -> Path | None:
+    """Return the file of a module if it is the user's own."""
+    name = getattr(module, "__file__", None)
+    if not isinstance(name, str) or not name.endswith(".py"):
+        return None
+    file = Path(os.path.realpath(name))
+    return file if is_own(file) else None
+
+
+def _remember(module: ModuleType) -> None:
+    """Keep the hashes of a module's files, and of the modules that it brought."""
+    file = _file_of(module)
+    if file is None or module in _FILES:
+        return
+    _FILES[module] = files_behind(file)
+    for beside in list(sys.modules.values()):
+        path = _file_of(beside) if isinstance(beside, ModuleType) else None
+        if path in _FILES[module] and beside not in _FILES:
+            _FILES[beside] = files_behind(path)
+
+
+def _is_old(module: ModuleType) -> bool:
+    """Return whether a module, or a module that it imports, was loaded from another text."""
+    file = _file_of(module)
+    if file is None:
+        return False
+    if module in _FILES:
+        return _FILES[module] != files_behind(file)
+    return any(
+        is_of_old_text(one)
+        for one in vars(module).values()
+        if getattr(one, "__module__", None) == module.__name__
+    )
+
+
+def _forget_old(before: dict[Path, str], now: dict[Path, str]) -> None:
+    """Let the next import of every module behind these files that has changed load it again."""
+    for name, module in list(sys.modules.items()):
+        path = _file_of(module) if isinstance(module, ModuleType) else None
+        if path is not None and path in {*before, *now} and name != "__main__" and _is_old(module):
+            del sys.modules[name]
+
+
+class _FromText(machinery.SourceFileLoader):
+    """Compiles the text of a file. Python's cache of bytecode misses an edit within a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+@contextmanager
+def _from_text(folder: Path) -> Iterator[None]:
+    """Let imports of files below `folder` compile their text."""
+
+    def hook(path: str) -> machinery.FileFinder:
+        place = Path(path or ".").resolve()
+        if is_foreign(place) or not place.is_relative_to(folder.resolve()):
+            raise ImportError
+        return machinery.FileFinder(
+            path,
+            (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+            (_FromText, machinery.SOURCE_SUFFIXES),
+        )
+
+    def forget() -> None:
+        for path in list(sys.path_importer_cache):
+            if Path(path).is_relative_to(folder):
+                del sys.path_importer_cache[path]
+
+    forget()
+    sys.path_hooks.insert(0, hook)
+    try:
+        yield
+    finally:
+        sys.path_hooks.remove(hook)
+        forget()
+
+
 def _load_file(path: Path) -> ModuleType:
     if look_at(path) != "file":
         raise ConfigError(f"{path} does not exist; expected ./file.py:NAME relative to the config")
     # Load each file only once, so that isinstance works between objects of two references to it.
-    module_name = (
-        f"motet_user_{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
-    )
-    if module_name in sys.modules:
-        return sys.modules[module_name]
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    module_name = _name_of(path)
+    known = sys.modules.get(module_name)
+    if known is not None and not _is_old(known):
+        return known
+    _forget_old({} if known is None else _FILES.get(known, {}), files_behind(path))
+    loader = _FromText(module_name, str(path))
+    spec = importlib.util.spec_from_file_location(module_name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path} cannot be imported; expected a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        with _importable(path.parent), _also_named(path.stem, module):
+        with _importable(path.parent), _also_named(path.stem, module), _from_text(path.parent):
             spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[module_name]
         raise ConfigError(
             f"{path} cannot be imported: {_why(error, path.parent, module_name)}"
         ) from error
+    _remember(module)
     return module
 
 

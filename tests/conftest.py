@@ -10,6 +10,7 @@ import pytest
 import motet
 from motet.api import partial
 from motet.trainer.plot import learning_curve
+from motet.viewer import index
 from tests.fixtures.model_folders import Architecture, make_model_folder
 from tests.fixtures.verifiers import make_verifier_folder
 from tests.verifier_serving import Served, serving
@@ -28,6 +29,15 @@ def undrawn_curves() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partial, "learning_curve", undrawn)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep the viewer's indexes out of the user's cache."""
+    folder = tmp_path_factory.mktemp("cache") / "view"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "cache_folder", lambda: folder)
+        yield folder
 
 
 @pytest.fixture

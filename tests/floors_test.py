@@ -25,6 +25,7 @@ FLOORS = [
         "http_client",
         "blocking",
         "looking",
+        "code_files",
         "objects",
         "tracebacks",
     },

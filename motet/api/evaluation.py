@@ -9,6 +9,7 @@ from motet.api.selecting import VerifierLike, open_verifier, select
 from motet.api.setup import (
     ConfigLike,
     Show,
+    changed_since,
     models_of,
     read_config,
     run_of,
@@ -80,7 +81,8 @@ def evaluate(
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
     gold_correlation, terms, turns, tokens, tokens_per_episode, completion_length, truncated,
     duplicates, pass_at, by_turn, interval (95 %) and time. If available, also conventions (of the
-    environment), rows_passed_over (dataset rows that gave no task), success_by_turn and influence
+    environment), rows_passed_over (dataset rows that gave no task), code_changed (the user's files
+    that are other than when the run loaded them), success_by_turn and influence
     (of debates), selection (by a verifier), and messages (the figures with real messages). All but
     time is the same at every call. docs/evaluation.md explains each entry.
     """
@@ -101,6 +103,8 @@ def evaluate(
             chosen = best_of or powers_of_two(figures["samples"])
             figures["selection"] = run_loop(select(opened, setup, evaluation.games, chosen, show))
         passed_over = setup.tasks.passed_over
+        changed = changed_since(run_of(target), settings)
+    figures |= {"code_changed": changed} if changed else {}
     figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
     if control is not None and real is not None:
         figures["messages"] = {**control, **beside_control(real, evaluation, settings.seed)}

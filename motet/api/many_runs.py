@@ -7,6 +7,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from motet.api.code_record import hashes_of
 from motet.api.comparison_tables import STATISTICS, flat
 from motet.api.run_rows import differences, grouped, groups_of, row_of
 from motet.api.runs import LoadedRun, load_run
@@ -45,7 +46,8 @@ class LoadedRuns:
     def __init__(self, loaded: Sequence[LoadedRun]) -> None:
         self._runs = tuple(loaded)
         self._configs = [run.config.model_dump(mode="json") for run in loaded]
-        self._groups = groups_of([run.path for run in loaded], self._configs)
+        codes = [hashes_of(RunFolder(run.path)) for run in loaded]
+        self._groups = groups_of([run.path for run in loaded], self._configs, codes)
 
     def __len__(self) -> int:
         return len(self._runs)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from motet.api.objects import Objects
-from motet.api.setup import Show, read_config, setup_in_scratch
+from motet.api.setup import Show, changed_since, read_config, setup_in_scratch
 from motet.assembly import bases
 from motet.assembly.components import components_of, step_config_of
 from motet.assembly.models import assemble
@@ -63,6 +63,9 @@ def replay(
         if settings.warmup is not None:
             _check_warm_up(found, folder)
         models = assemble(setup, found, train=True)
+        changed = changed_since(folder.path, settings)
+        for line in changed:
+            progress.say(line)
         progress.stage("replay", 1)
 
         def on_progress(done: int, of: int) -> None:
@@ -84,6 +87,7 @@ def replay(
                 on_progress=on_progress,
             )
         )
+    again = replace(again, code_changed=tuple(changed))
     return again if episode is None else _only(again, episode, folder)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from motet.api.code_record import changed_code
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
 from motet.core import Task
@@ -58,6 +59,8 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
     if not (place / "config.yaml").is_file():
         raise ConfigError(f"{place} has no run to resume: start it without --resume")
     warnings = _check_config(place, settings)
+    changed = changed_code(RunFolder(place), settings)
+    warnings += [f"{line}: the rest of the run may differ" for line in changed]
     root = place / "checkpoints"
     if not checkpoint.folders(root):
         return Resumed(warnings=warnings)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from motet.api.code_record import hashes_of
 from motet.api.setup import recorded_config
 from motet.config.yaml import shown
 from motet.errors import ConfigError
@@ -14,6 +15,8 @@ from motet.trainer.run_folder import RunFolder, read_summary
 
 OF_ONE_RUN = ("name", "seed")
 """Keys in which the runs of a group may differ."""
+FileHashes: TypeAlias = Mapping[str, str] | None
+"""The user's own files that a run loaded, with their hashes. None if that is not known."""
 COMPARED = {"before": "success before", "after": "success after", "reward": "reward after"}
 """Figure of a row -> its title. All are of the held-out tasks."""
 _LARGEST = 1e15
@@ -27,19 +30,33 @@ def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
     """Return one row per run: its settings and results.
 
     Runs of one config with different seeds have the same `group`. `differs` lists the keys whose
-    values differ from the first run's config.
+    values differ from the first run's config, and `code.FILE` for each of the user's files that
+    differs from the one that the first run loaded.
 
     Raises: ConfigError if there are fewer than two runs, or if one has no summary.
     """
     refuse_others(runs, "compare")
     configs = [recorded_config(run).model_dump(mode="json") for run in runs]
-    groups = groups_of(runs, configs)
+    codes = [hashes_of(RunFolder(Path(run))) for run in runs]
+    groups = groups_of(runs, configs, codes)
     rows = []
-    for run, config, group in zip(runs, configs, groups, strict=True):
-        changed = differing(configs[0], config)
+    for run, config, code, group in zip(runs, configs, codes, groups, strict=True):
+        changed = differing(configs[0], config) + _other_code(codes[0], code)
         kept = [line for line in changed if line.partition("=")[0] not in OF_ONE_RUN]
         rows.append({**row_of(run, config, _summary(Path(run)), group), "differs": kept})
     return rows
+
+
+def _other_code(one: FileHashes, other: FileHashes) -> list[str]:
+    """Return `code.FILE=HASH` for each file that differs. A run of an earlier version has no
+    hashes, and differs from none."""
+    if one is None or other is None:
+        return []
+    return [
+        f"code.{file}={other.get(file, 'not loaded')}"
+        for file in {**one, **other}
+        if one.get(file) != other.get(file)
+    ]
 
 
 def row_of(
@@ -127,30 +144,41 @@ def differing(one: Any, other: Any, at: str = "") -> list[str]:
 # ------------------------------------------------------------------------------------------- groups
 
 
-def groups_of(runs: Sequence[str | Path], configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the name of each run's group: the runs of one config, whatever their seeds.
+def groups_of(
+    runs: Sequence[str | Path], configs: Sequence[Mapping[str, Any]], codes: Sequence[FileHashes]
+) -> list[str]:
+    """Return the name of each run's group: the runs of one config and code, whatever their seeds.
 
     A group is named after its first run, without `-seedN`. If another config has this name, what
     differs is added.
     """
-    known: list[tuple[str, dict[str, Any]]] = []
+    known: list[tuple[str, dict[str, Any], FileHashes]] = []
     found = []
-    for run, config in zip(runs, configs, strict=True):
+    for run, config, code in zip(runs, configs, codes, strict=True):
         kind = {key: value for key, value in config.items() if key not in OF_ONE_RUN}
-        name = next((name for name, other in known if other == kind), None)
+        name = next(
+            (name for name, other, its in known if other == kind and not _other_code(its, code)),
+            None,
+        )
         if name is None:
             stem = Path(run).name.removesuffix(f"-seed{config['seed']}")
-            same = [other for other_name, other in known if other_name.split(" (")[0] == stem]
-            name = _told_apart(stem, same, kind)
-            known.append((name, kind))
+            same = [one for one in known if one[0].split(" (")[0] == stem]
+            name = _told_apart(stem, same, kind, code)
+            known.append((name, kind, code))
         found.append(name)
     return found
 
 
-def _told_apart(stem: str, same: Sequence[dict[str, Any]], kind: dict[str, Any]) -> str:
+def _told_apart(
+    stem: str,
+    same: Sequence[tuple[str, dict[str, Any], FileHashes]],
+    kind: dict[str, Any],
+    code: FileHashes,
+) -> str:
     if not same:
         return stem
-    changed = ", ".join(differing(same[0], kind))
+    _, first, its = same[0]
+    changed = ", ".join(differing(first, kind) + _other_code(its, code))
     return f"{stem} ({changed if len(changed) <= _LONGEST else len(same) + 1})"
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, Unpack
 
+from motet.api.code_record import changed_code
 from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
 from motet.assembly.components import step_config_of
@@ -21,6 +22,7 @@ from motet.models.model_config import shortened_context
 from motet.plugins import look_at
 from motet.sandbox import temporary
 from motet.trainer.progress import Progress
+from motet.trainer.run_folder import RunFolder
 
 ConfigLike: TypeAlias = str | Path | Mapping[str, Any] | RunKeys
 Show: TypeAlias = Literal["auto", "silent"]
@@ -102,12 +104,23 @@ async def sources_of(
     kept = None if run is None else (run_of_checkpoint(run) or run) / "models"
     raw = await bases.raw(setup, scratch, kept)
     with Progress(show) as progress:
-        for line in shortened_contexts(raw.values()):
+        for line in (*shortened_contexts(raw.values()), *changed_since(run, setup.config)):
             progress.say(line)
     if run is not None:
         return raw, trained_folders(setup.config, run, raw, scratch)
     with Progress(show) as progress:
         return await bases.settle(setup, raw, scratch / "models", None, progress), {}
+
+
+def changed_since(run: Path | None, config: RunConfig) -> list[str]:
+    """Return a line for every key whose code is other than when the run in this folder loaded it.
+
+    What is played now is played by the code of now.
+    """
+    if run is None or is_exported(run):
+        return []
+    lines = changed_code(RunFolder(run_of_checkpoint(run) or run), config)
+    return [f"{line}: what follows is of the code now" for line in lines]
 
 
 def shortened_contexts(sources: Iterable[str | Path]) -> list[str]:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from motet.api.code_record import record_code
 from motet.api.objects import Objects
 from motet.api.partial import partial_summary, summarise, warmup_summary
 from motet.api.restarts import restarted
@@ -184,6 +185,7 @@ def _started(
     # Write the config first: a folder with a config can be resumed or overwritten.
     write_whole(folder.config, dump_config(settings))
     trackers = _trackers(settings, folder, resumed.step if resumed else None)
+    record_code(folder, settings, resumed.step if resumed else 0)
     return trackers + ([] if report is None else [FunctionTracker(report)])
 
 

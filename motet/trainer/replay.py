@@ -42,6 +42,9 @@ class Replay:
     """Whether all trained weights and optimizer states equal the checkpoint of the step. None if it
     has none, or if it is one of several processes: their sums have another order."""
 
+    code_changed: tuple[str, ...] = ()
+    """One line for every key whose code is other than when the run loaded it."""
+
     @property
     def same(self) -> bool:
         """Whether everything that was compared is equal."""

@@ -1,6 +1,6 @@
 """The folder of a run: the paths of its files, who may start there, and how files are written.
 
-runs/NAME/  config.yaml  metrics.jsonl  warmup.jsonl  summary.json  curve.png
+runs/NAME/  config.yaml  metrics.jsonl  warmup.jsonl  summary.json  code.json  curve.png
             episodes/  checkpoints/  models/  team/  best/  evaluations/  tensorboard/
             before.png and after.png, if the environment draws
 """
@@ -40,6 +40,11 @@ class RunFolder:
     def warmup(self) -> Path:
         """The metrics of the warm-up, in the same format, with steps of its own."""
         return self.path / "warmup.jsonl"
+
+    @property
+    def code(self) -> Path:
+        """Hashes of the user's own files that the run loaded, if it loaded any."""
+        return self.path / "code.json"
 
     @property
     def summary(self) -> Path:

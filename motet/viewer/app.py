@@ -4,14 +4,13 @@ The page may load nothing from elsewhere, and no other site may read the answers
 Content-Security-Policy, and a check of the Host header against DNS rebinding.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from motet.errors import ConfigError
 from motet.http_client import is_loopback
-from motet.viewer.pages import Pages
+from motet.viewer.pages import Pages, as_json
 from motet.viewer.queries import GameFilter, Order
 
 if TYPE_CHECKING:
@@ -30,11 +29,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-def as_json(answer: Any) -> str:
-    """Return JSON in ASCII, so that lone surrogates in a text do no harm."""
-    return json.dumps(answer, allow_nan=False, separators=(",", ":"))
 
 
 def create_viewer(pages: Pages, version: str, *, everywhere: bool) -> "FastAPI":
@@ -64,11 +58,6 @@ def create_viewer(pages: Pages, version: str, *, everywhere: bool) -> "FastAPI":
     @app.exception_handler(ConfigError)
     async def refused(request: Request, error: ConfigError) -> Response:
         return PlainTextResponse(as_json({"error": str(error)}), 404, media_type="application/json")
-
-    @app.exception_handler(RecursionError)
-    async def too_deep(request: Request, error: RecursionError) -> Response:
-        text = as_json({"error": "the values of this game are nested too deeply to be shown"})
-        return PlainTextResponse(text, 404, media_type="application/json")
 
     @app.exception_handler(HTTPException)
     async def missing(request: Request, error: HTTPException) -> Response:

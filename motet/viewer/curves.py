@@ -10,9 +10,14 @@ from typing import Any
 
 from motet.errors import ConfigError
 from motet.viewer.lines import ReadPosition, after, continued, is_unchanged, lines_from
+from motet.viewer.links import run_holds
 
 MOST_POINTS = 1000
 """A curve with more values is sent as this many means at most."""
+
+
+MOST_NAMES = 5000
+"""Further metrics are left out. A run has a few hundred."""
 
 
 class RunCurves:
@@ -36,6 +41,8 @@ class RunCurves:
             try:
                 if is_unchanged(self._path, self._at):
                     return
+                if not run_holds(self._path.parent, self._path):
+                    raise ConfigError(f"{self._path} is a link that leaves the run")
                 position = continued(self._path, self._at)
                 if position.offset == 0:
                     self._begin()
@@ -43,7 +50,7 @@ class RunCurves:
                     self._add(line.text)
                     position = after(position, line)
                 self._at = position
-            except FileNotFoundError:
+            except (OSError, ConfigError):  # no such file, or none that this user can read
                 self._begin()
 
     @property
@@ -88,11 +95,16 @@ class RunCurves:
                 for name, value in row.items()
                 if isinstance(value, int | float) and isfinite(value)
             }
-        except (ValueError, ConfigError, LookupError, AttributeError, TypeError, OverflowError):
+        except (
+            ValueError, ConfigError, LookupError, AttributeError, TypeError, OverflowError,
+            RecursionError,
+        ):  # fmt: skip
             self.broken += 1
             return
         self.last_step = step
         for name, value in found.items():
+            if name not in self._values and len(self._values) >= MOST_NAMES:
+                continue
             self._steps.setdefault(name, array("q")).append(step)
             self._values.setdefault(name, array("d")).append(value)
 

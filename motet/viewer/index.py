@@ -1,18 +1,22 @@
-"""An index of the recorded games of a run: a SQLite file in RUN/.view.
+"""An index of the recorded games of a run: a SQLite file in the user's cache.
 
 It holds the figures of every game, the words of every agent for the search, and where the line of
 the game begins in its file. It can be deleted at any time: the next `update` builds it again.
+
+Nothing is written into the run, and no database in the run is opened: the run may be a stranger's.
 """
 
+import hashlib
+import os
 import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from time import monotonic
+from time import monotonic, time
 
 from motet.core import Episode, walk
 from motet.core.row_values import readable
@@ -20,15 +24,17 @@ from motet.errors import ConfigError
 from motet.rollout.record import episode_of
 from motet.rollout.summary import episode_stats
 from motet.viewer.lines import Line, ReadPosition, after, continued, is_unchanged, lines_from
+from motet.viewer.links import run_holds
 
 VERSION = 1
 """Increased if the tables change. An index of another version is built again."""
-NAME = "games.sqlite"
+_KEPT_SECONDS = 90 * 24 * 3600.0
+"""An index that was not opened for this long is removed."""
 SEARCHED = 200_000
 """The text search knows this many characters of what an agent wrote in a game."""
 EXCERPT = 160
 _SECONDS_PER_COMMIT = 0.5
-_FILE = re.compile(r"(train|evaluate|pairs)-(\d+)\.jsonl")
+_FILE = re.compile(r"(train|evaluate|pairs)-([0-9]{1,15})\.jsonl")
 _TABLES = """
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE, kind TEXT, step INTEGER,
@@ -74,8 +80,14 @@ class GameIndex:
         self._folder = run / "episodes"
         self._lock = Lock()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        self._path = run / ".view" / NAME
+        self._run = run
+        self._path = cache_folder() / f"{_digest(run)}.sqlite"
         self._there = 0
+
+    @property
+    def path(self) -> Path:
+        """The file of the index."""
+        return self._path
 
     # -------------------------------------------------------------------------------------- reading
 
@@ -115,6 +127,16 @@ class GameIndex:
 
         `progress` gets the bytes that are read and those that are to be read.
         """
+        try:
+            return self._updated(progress)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # such as a full disk
+            with self._lock:  # damaged, such as after a power failure
+                self._path.unlink(missing_ok=True)
+            return self._updated(progress)
+
+    def _updated(self, progress: Callable[[int, int], None]) -> bool:
         with self._lock:
             self._ready()
         with closing(_connect(self._path)) as database:
@@ -147,10 +169,14 @@ class GameIndex:
             return bool(todo or gone)
 
     def _files(self) -> dict[str, Path]:
-        if not self._folder.is_dir():
+        if not self._folder.is_dir() or not run_holds(self._run, self._folder):
             return {}
         found = [path for path in self._folder.iterdir() if _FILE.fullmatch(path.name)]
-        return {path.name: path for path in sorted(found) if path.is_file()}
+        return {
+            path.name: path
+            for path in sorted(found)
+            if path.is_file() and (not path.is_symlink() or run_holds(self._run, path))
+        }
 
     def _read(
         self,
@@ -181,8 +207,8 @@ class GameIndex:
                     _save(database, file, position)
                     said = monotonic()
                     progress(position.offset)
-        except OSError:
-            pass  # removed while it was read: the next update forgets it
+        except (OSError, ConfigError):
+            pass  # removed or replaced while it was read: the next update forgets it
         _save(database, file, position)
         progress(position.size)
 
@@ -194,23 +220,54 @@ class GameIndex:
             try:
                 with closing(_connect(self._path)) as database:
                     if database.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+                        os.utime(self._path)
                         return
             except sqlite3.DatabaseError:
                 pass  # such as after a power failure
             self._path.unlink()
         try:
+            _own_folder(self._path.parent)
             self._create()
         except (OSError, sqlite3.OperationalError):
-            # The run is in a folder that this user cannot write.
+            # There is no cache that this user can write.
             self._scratch = tempfile.TemporaryDirectory(prefix="motet-view-")
-            self._path = Path(self._scratch.name) / NAME
+            self._path = Path(self._scratch.name) / self._path.name
             self._create()
 
     def _create(self) -> None:
-        self._path.parent.mkdir(exist_ok=True)
         with closing(_connect(self._path)) as database:
             database.executescript(_TABLES)
             database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+# -------------------------------------------------------------------------------------- the cache
+
+
+def cache_folder() -> Path:
+    """Return the folder of all indexes: motet/view in the user's cache (XDG_CACHE_HOME)."""
+    said = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(said) if said.startswith("/") else Path("~/.cache").expanduser()
+    return base / "motet" / "view"
+
+
+def _digest(run: Path) -> str:
+    """Return the name of the index of a run: a hash of the run's real path."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(run))).hexdigest()[:32]
+
+
+def _own_folder(folder: Path) -> None:
+    """Make the folder for this user alone, and remove what was not used for long.
+
+    Raises: PermissionError if another user could write there; OSError.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{folder} can be written by other users")
+    for path in folder.glob("*.sqlite"):
+        with suppress(FileNotFoundError):  # another viewer was faster
+            if time() - path.stat().st_mtime > _KEPT_SECONDS:
+                path.unlink()
 
 
 # ------------------------------------------------------------------------------------------- SQLite
@@ -265,13 +322,14 @@ def _add(
         _insert(database, (file, line.offset, line.length, *of), episode)
     except (
         ConfigError,
-        UnicodeDecodeError,
         ArithmeticError,
         LookupError,
         RecursionError,
+        TypeError,
+        ValueError,
     ) as error:
         foreign = "got schema" in str(error)
-        said = _plain(str(error))
+        said = visible_to_sqlite(str(error))
         column = "foreign_lines" if foreign else "broken"
         database.execute(
             f"UPDATE files SET {column} = {column} + 1, "
@@ -297,13 +355,13 @@ def _insert(
         "INSERT INTO games VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *where,
-            *map(_plain, (episode.id, episode.task.id, excerpt)),
+            *map(visible_to_sqlite, (episode.id, episode.task.id, excerpt)),
             stats.reward,
             stats.success,
             stats.turns,
             stats.tokens,
             len(stats.faults),
-            _plain(" ".join(causes)),
+            visible_to_sqlite(" ".join(causes)),
             len(completions),
             sum(one.stop == "length" for one in completions),
         ),
@@ -312,10 +370,11 @@ def _insert(
     for agent, said in words.items():
         reward = stats.agent_rewards.get(agent)
         row = database.execute(
-            "INSERT INTO agents VALUES (NULL, ?, ?, ?)", (game, _plain(agent), reward)
+            "INSERT INTO agents VALUES (NULL, ?, ?, ?)", (game, visible_to_sqlite(agent), reward)
         ).lastrowid
         database.execute(
-            "INSERT INTO words (rowid, said) VALUES (?, ?)", (row, _plain(said[:SEARCHED]))
+            "INSERT INTO words (rowid, said) VALUES (?, ?)",
+            (row, visible_to_sqlite(said[:SEARCHED])),
         )
 
 
@@ -327,6 +386,6 @@ def _beginning(text: str) -> str:
     return f"{whole[:EXCERPT].rsplit(' ', 1)[0]} …"
 
 
-def _plain(text: str) -> str:
+def visible_to_sqlite(text: str) -> str:
     """Return the text with lone surrogates replaced, which SQLite cannot store."""
     return text.encode("utf-8", "replace").decode()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from motet.viewer.index import NAME, GameIndex
+from motet.viewer import index as module
+from motet.viewer.index import GameIndex, cache_folder
 from motet.viewer.queries import GameFilter, list_games
 from tests.fixtures.recorded_runs import HOSTILE, game, make_run, write_games
 
@@ -13,6 +14,9 @@ from tests.fixtures.recorded_runs import HOSTILE, game, make_run, write_games
 def _games(index: GameIndex, **wanted) -> list[dict]:
     with index.reading() as database:
         return list_games(database, GameFilter(order="oldest", count=200, **wanted))["games"]
+
+
+_real_cache_folder = cache_folder
 
 
 @pytest.fixture
@@ -46,10 +50,74 @@ def test_a_second_look_reads_nothing_and_a_new_step_only_itself(run: Path) -> No
     assert index.state().games == 17
 
 
-def test_the_index_is_kept_beside_the_episodes(run: Path) -> None:
-    GameIndex(run).update()
+def test_the_index_is_kept_in_the_cache_and_nothing_is_written_into_the_run(
+    run: Path, own_cache: Path
+) -> None:
+    before = sorted(run.rglob("*"))
+    index = GameIndex(run)
+    assert index.update()
     assert not GameIndex(run).update()
-    assert (run / ".view" / NAME).is_file()
+    assert index.path.parent == own_cache
+    assert sorted(run.rglob("*")) == before
+    assert own_cache.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_cache_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for said, base in ((str(tmp_path / "x"), "x"), ("relative", ".cache"), ("", ".cache")):
+        monkeypatch.setenv("XDG_CACHE_HOME", said)
+        assert _real_cache_folder() == tmp_path / base / "motet" / "view"
+
+
+def test_a_database_in_the_run_is_neither_read_nor_replaced(run: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.sqlite"
+    for place in (run / ".view" / "games.sqlite", mine):
+        place.parent.mkdir(exist_ok=True)
+        with sqlite3.connect(place) as database:
+            database.execute("PRAGMA user_version = 1")
+            database.execute(
+                "CREATE VIEW games AS WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 "
+                "FROM x) SELECT n AS id FROM x"
+            )
+        database.close()
+    before = mine.read_bytes()
+    (run / ".view" / "games.sqlite").unlink()
+    (run / ".view" / "games.sqlite").symlink_to(mine)
+    index = GameIndex(run)
+    index.update()
+    assert index.state().games == 16
+    assert mine.read_bytes() == before
+
+
+def test_files_behind_links_that_leave_the_run_are_not_read(run: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.jsonl"
+    (run / "episodes" / "train-000001.jsonl").rename(outside)
+    (run / "episodes" / "train-000001.jsonl").symlink_to(outside)
+    index = GameIndex(run)
+    index.update()
+    assert index.state().games == 13
+    (run / "episodes").rename(tmp_path / "elsewhere")
+    (run / "episodes").symlink_to(tmp_path / "elsewhere")
+    index.update()
+    assert index.state().games == 0
+
+
+def test_an_index_that_was_not_opened_for_long_is_removed(run: Path, own_cache: Path) -> None:
+    own_cache.mkdir(mode=0o700, exist_ok=True)
+    old, recent = own_cache / "old.sqlite", own_cache / "recent.sqlite"
+    for path in (old, recent):
+        path.touch()
+    os.utime(old, (0, 0))
+    GameIndex(run).update()
+    assert (old.exists(), recent.exists()) == (False, True)
+
+
+def test_a_step_that_no_database_can_hold_is_no_file_of_a_run(run: Path) -> None:
+    (run / "episodes" / f"train-{'9' * 40}.jsonl").write_text("")
+    index = GameIndex(run)
+    index.update()
+    assert index.state().games == 16
 
 
 def test_a_half_written_line_waits_for_its_end(run: Path) -> None:
@@ -108,8 +176,8 @@ def test_a_file_that_is_written_again_replaces_its_games(run: Path) -> None:
 @pytest.mark.parametrize("content", [b"no database", b""])
 def test_a_broken_index_is_built_again(run: Path, content: bytes) -> None:
     GameIndex(run).update()
-    (run / ".view" / NAME).write_bytes(content)
     index = GameIndex(run)
+    index.path.write_bytes(content)
     index.update()
     assert index.state().games == 16
 
@@ -117,7 +185,7 @@ def test_a_broken_index_is_built_again(run: Path, content: bytes) -> None:
 def test_an_index_of_another_version_is_built_again(run: Path) -> None:
     index = GameIndex(run)
     index.update()
-    with sqlite3.connect(run / ".view" / NAME) as database:
+    with sqlite3.connect(index.path) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
     assert index.update()
@@ -133,20 +201,18 @@ def test_a_run_that_starts_again_in_its_folder_is_indexed_anew(run: Path, tmp_pa
     assert index.state().games == 7
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_run_that_cannot_be_written_is_indexed_elsewhere(run: Path) -> None:
-    run.chmod(0o555)
-    index = GameIndex(run)
-    index.update()
-    assert index.state().games == 16
-    assert not (run / ".view").exists()
-
-
-def test_where_the_index_has_no_place_in_the_run_it_is_temporary(run: Path) -> None:
-    (run / ".view").write_text("a file in the way")
-    index = GameIndex(run)
-    index.update()
-    assert index.state().games == 16
+def test_without_a_cache_of_this_user_the_index_is_temporary(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    for place in ("file", "open"):
+        monkeypatch.setattr(module, "cache_folder", lambda place=place: tmp_path / place)
+        index = GameIndex(run)
+        index.update()
+        assert index.state().games == 16
+        assert index.path.parent.name.startswith("motet-view-")
 
 
 @pytest.mark.parametrize("name", HOSTILE)

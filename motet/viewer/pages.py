@@ -1,18 +1,20 @@
 """The answers of the viewer, as plain JSON. The server sends them, and the export writes them."""
 
-import sqlite3
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from motet.errors import ConfigError
+from motet.errors import ConfigError, shortened
 from motet.reading import check_regular
 from motet.rollout.record import episode_of
+from motet.viewer import plain
 from motet.viewer.game import game_tree, pieces_of
-from motet.viewer.index import IndexState
+from motet.viewer.index import IndexState, visible_to_sqlite
 from motet.viewer.lines import line_at
+from motet.viewer.links import run_holds
 from motet.viewer.queries import (
     GameFilter,
     choices,
@@ -28,6 +30,12 @@ from motet.viewer.team import team_figures
 STEP_FOR_CREDIT = 64 << 20
 """Largest size in bytes of the episodes of a step whose advantages are computed."""
 MARKED = ("run/alarms", "play/faults", "evaluate/faults")
+_MOST_HIGHLIGHTS = 20
+
+
+def as_json(answer: Any) -> str:
+    """Return JSON in ASCII, so that lone surrogates in a text do no harm."""
+    return json.dumps(answer, allow_nan=False, separators=(",", ":"))
 
 
 class Pages:
@@ -38,6 +46,7 @@ class Pages:
         self._version = version
         self._indexing: dict[str, float] = {}
         self._trouble: dict[str, str] = {}
+        self._harm: dict[str, str] = {}
 
     # ------------------------------------------------------------------------------------- updating
 
@@ -46,19 +55,53 @@ class Pages:
     ) -> None:
         """Read what is new in all runs. `progress` gets the run, and the bytes done and in all."""
         for name, run in self._runs.items():
-            run.curves.update()
 
             def say(done: int, total: int, name: str = name) -> None:
                 self._indexing[name] = done / max(total, 1)
                 progress(name, done, total)
 
-            self._trouble.pop(name, None)
             try:
+                run.curves.update()
                 run.index.update(say)
-            except (OSError, sqlite3.Error) as error:  # such as a full disk; it is tried again
-                self._trouble[name] = f"the games cannot be indexed: {error}"
+            except Exception as error:  # noqa: BLE001  such as a full disk; it is tried again
+                self._trouble[name] = f"the games cannot be indexed: {_said(error)}"
+            else:
+                self._trouble.pop(name, None)
             finally:
                 self._indexing.pop(name, None)
+
+    # -------------------------------------------------------------------------------- one run alone
+
+    def _alone(
+        self, run: ShelfRun, answer: Callable[[], Mapping[str, Any]], instead: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return an answer without secrets, or `instead` if the files of the run do not allow it.
+
+        The files may be harmed, or made by a stranger. Whatever is in them, the other runs are
+        shown, and the row of this run says what is wrong.
+        """
+        try:
+            found = self._clean(run, answer())
+            as_json(found)
+        except Exception as error:  # noqa: BLE001  the note of the run says it
+            self._harm[run.name] = f"a part of this run cannot be shown: {_said(error)}"
+            return dict(instead)
+        return found
+
+    def _or_refused(
+        self, run: ShelfRun, what: str, answer: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return an answer without secrets. Raises: ConfigError if the files do not allow it."""
+        try:
+            found = self._clean(run, answer())
+            as_json(found)
+        except ConfigError:
+            raise
+        except RecursionError as error:
+            raise ConfigError(f"{what} of {run.name} is nested too deeply to be shown") from error
+        except Exception as error:
+            raise ConfigError(f"{what} of {run.name} cannot be shown: {_said(error)}") from error
+        return found
 
     # -------------------------------------------------------------------------------------- answers
 
@@ -66,52 +109,62 @@ class Pages:
         """All runs: state, steps, number of games, held-out success, and what is wrong."""
         return {
             "version": self._version,
-            "runs": [self._clean(run, self._run_row(run)) for run in self._runs.values()],
+            "runs": [self._row_of(run) for run in self._runs.values()],
         }
 
     def overview(self, name: str) -> dict[str, Any]:
         """The names of the metrics, alarms, steps with faults, and the most interesting games."""
         run = self._run(name)
+        nothing: dict[str, Any] = {"name": name, "metrics": [], "alarms": [], "faults": []}
+        nothing |= {"highlights": [], "warnings": [], "wall_seconds": None, "config": {}}
+        return self._alone(run, lambda: self._overview(run), nothing)
+
+    def _overview(self, run: ShelfRun) -> dict[str, Any]:
         summary = run.summary
         points = {metric: run.curves.points(metric) for metric in MARKED}
         alarms = summary.get("alarms")
-        if not isinstance(alarms, list):
-            alarms = _alarms_of(points["run/alarms"])
-        return self._clean(
-            run,
-            {
-                "name": name,
-                "metrics": run.curves.names,
-                "alarms": alarms,
-                "faults": [
-                    {"step": step, "count": int(count), "where": metric.split("/")[0]}
-                    for metric in MARKED[1:]
-                    for step, count in points[metric]
-                    if count
-                ],
-                "highlights": self._highlights(run, summary.get("highlights")),
-                "warnings": summary.get("warnings") or [],
-                "wall_seconds": summary.get("wall_seconds"),
-                "config": shown_config(run.config),
-            },
-        )
+        return {
+            "name": run.name,
+            "metrics": run.curves.names,
+            "alarms": plain.alarms(alarms)
+            if isinstance(alarms, list)
+            else _alarms_of(points["run/alarms"]),
+            "faults": [
+                {"step": step, "count": int(count), "where": metric.split("/")[0]}
+                for metric in MARKED[1:]
+                for step, count in points[metric]
+                if count
+            ],
+            "highlights": self._highlights(run, summary.get("highlights")),
+            "warnings": plain.texts(summary.get("warnings")),
+            "wall_seconds": plain.number(summary.get("wall_seconds")),
+            "config": shown_config(run.config),
+        }
 
     def curves(self, name: str, metrics: Sequence[str] | None) -> dict[str, Any]:
         """The curves of these metrics, or of all."""
         run = self._run(name)
         wanted = run.curves.names if metrics is None else metrics
-        return self._clean(run, {metric: run.curves.curve(metric) for metric in wanted})
+        empty = {metric: {"steps": [], "values": [], "mean_of": 1} for metric in wanted}
+        return self._alone(run, lambda: {one: run.curves.curve(one) for one in wanted}, empty)
 
     def games(self, name: str, wanted: GameFilter) -> dict[str, Any]:
         """A page of the games that match, and what the filters offer."""
         run = self._run(name)
-        with run.index.reading() as database:
-            found = list_games(database, wanted) | {"choices": choices(database)}
-        return self._clean(run, found)
+
+        def found() -> dict[str, Any]:
+            with run.index.reading() as database:
+                return list_games(database, wanted) | {"choices": choices(database)}
+
+        return self._or_refused(run, "the list of games", found)
 
     def game(self, name: str, game: int) -> dict[str, Any]:
         """One game as a tree, and the games before and after it."""
         run = self._run(name)
+        return self._or_refused(run, f"game {game}", lambda: self._game(run, game))
+
+    def _game(self, run: ShelfRun, game: int) -> dict[str, Any]:
+        name = run.name
         path, offset, length, step, kind = self._place(run, game)
         line = line_at(path, offset, length)
         try:
@@ -125,7 +178,7 @@ class Pages:
             near = neighbours(database, game)
         tree = game_tree(episode, pieces_of(run.path, run.config))
         about = {"run": name, "id": game, "step": step, "kind": kind}
-        return self._clean(run, {**about, **near, **tree})
+        return {**about, **near, **tree}
 
     def advantages(self, name: str, game: int) -> dict[str, Any]:
         """The advantage of every completion of a training game, or why there is none.
@@ -133,6 +186,11 @@ class Pages:
         `advantages` is a list of (path of the Round, agent, index of the completion, value).
         """
         run = self._run(name)
+        what = f"the credit of game {game}"
+        return self._or_refused(run, what, lambda: self._credit(run, game))
+
+    def _credit(self, run: ShelfRun, game: int) -> dict[str, Any]:
+        name = run.name
         path, offset, length, step, kind = self._place(run, game)
         if kind != "train":
             return {"advantages": [], "why": "Only training games have advantages."}
@@ -144,36 +202,40 @@ class Pages:
             found = _advantages(run.path, step, path.stat().st_mtime_ns)
         except (ConfigError, ValueError, KeyError) as error:
             said = str(error).replace(str(run.path), name)
-            return self._clean(run, {"advantages": [], "why": f"They cannot be computed: {said}"})
+            return {"advantages": [], "why": f"They cannot be computed: {said}"}
         own = [(one[1:]) for one in found if one[0] == episode.id]
         why = (
             ""
             if own
             else (
                 "The algorithm needs more than the recorded rewards: a critic, a penalty in the "
-                "reward, a moving average, a learned reward, pairs, or a credit function of your "
-                "own. motet episodes calls that function."
+                "reward, a moving average, a learned reward, pairs, or code that the config "
+                "names, which the viewer does not load."
             )
         )
-        return self._clean(run, {"advantages": own, "why": why})
+        return {"advantages": own, "why": why}
 
     def task(self, name: str, task: str) -> dict[str, Any]:
         """The games of a task in the order of training."""
         run = self._run(name)
-        with run.index.reading() as database:
-            found = games_of_task(database, task)
-        return self._clean(run, {"run": name, "task": task, "games": found})
+
+        def found() -> dict[str, Any]:
+            with run.index.reading() as database:
+                return {"run": name, "task": task, "games": games_of_task(database, task)}
+
+        return self._or_refused(run, "the games of a task", found)
 
     def team(self, name: str) -> dict[str, Any]:
         """Controls, who persuades whom, conventions, baselines and cross-play, as evaluations have
         recorded them."""
         run = self._run(name)
-        return self._clean(run, team_figures(run.path, run.summary))
+        nothing = dict.fromkeys(("evaluations", "baselines", "crossplays", "unreadable"), ())
+        return self._alone(run, lambda: team_figures(run.path, run.summary), nothing)
 
     def configs(self, names: Sequence[str]) -> dict[str, Any]:
         """The keys in which the configs of these runs differ, with the value of each run."""
         configs = {
-            name: self._clean(run, shown_config(run.config))
+            name: self._alone(run, partial(_config_of, run), {})
             for name in names
             for run in [self._run(name)]
         }
@@ -200,55 +262,73 @@ class Pages:
         name, offset, length = found
         path = run.path / "episodes" / name
         kind, _, step = name.removesuffix(".jsonl").rpartition("-")
+        if not run_holds(run.path, path):
+            raise ConfigError(f"{name} of {run.name} is a link that leaves the run")
         try:
             check_regular(path, 1 << 40)
         except OSError as error:
             raise ConfigError(f"{name} of {run.name} was removed") from error
         return path, offset, length, int(step), kind
 
+    def _row_of(self, run: ShelfRun) -> dict[str, Any]:
+        nothing: dict[str, Any] = {"name": run.name, "state": "stopped", "silent_seconds": None}
+        nothing |= {"step": None, "steps": None, "seed": None, "games": 0, "indexing": None}
+        nothing |= {"stamp": "", "heldout": {}}
+        found = self._alone(run, lambda: self._run_row(run), nothing)
+        notes = [*found.get("notes", ()), *self._trouble_of(run)]
+        return {**found, "notes": without_secrets(notes, run.secrets)}
+
     def _run_row(self, run: ShelfRun) -> dict[str, Any]:
         config, summary, indexed = run.config, run.summary, run.index.state()
-        train = config.get("train")
-        heldout = summary.get("heldout")
-        held = heldout if isinstance(heldout, Mapping) else {}
+        train = plain.mapping(config.get("train"))
+        held, seed = plain.mapping(summary.get("heldout")), config.get("seed")
         return {
             "name": run.name,
             **run.state(),
             "step": run.curves.last_step,
-            "steps": train.get("steps") if isinstance(train, Mapping) else None,
-            "seed": config.get("seed"),
+            "steps": plain.number(train.get("steps")),
+            "seed": plain.number(seed) if not isinstance(seed, str) else seed,
             "games": indexed.games,
             "indexing": self._indexing.get(run.name),
             "stamp": f"{run.curves.stamp}-{indexed.bytes_read}-{bool(summary)}-{run.evaluated_ns}",
             "heldout": {
-                when: figures.get("success") if isinstance(figures, Mapping) else None
-                for when, figures in held.items()
+                when: plain.number(plain.mapping(held[when]).get("success"))
+                for when in ("before", "after")
+                if when in held
             },
-            "notes": [*self._trouble_of(run), *_notes(indexed), *_notes_on_files(run)],
+            "notes": [*_notes(indexed), *_notes_on_files(run)],
         }
 
     def _trouble_of(self, run: ShelfRun) -> list[str]:
-        return [self._trouble[run.name]] if run.name in self._trouble else []
+        return [found[run.name] for found in (self._trouble, self._harm) if run.name in found]
 
     def _highlights(self, run: ShelfRun, kept: Any) -> list[dict[str, Any]]:
         """The best, the worst and the most divergent game, with their numbers in the index."""
         found = []
         with run.index.reading() as database:
-            for title, one in kept.items() if isinstance(kept, Mapping) else ():
+            for title, said in list(plain.mapping(kept).items())[:_MOST_HIGHLIGHTS]:
+                one = plain.mapping(said)
+                step = plain.integer(one.get("step"))
                 row = database.execute(
                     "SELECT id, reward FROM games "
                     "WHERE kind = 'train' AND step = ? AND episode = ?",
-                    (one.get("step"), one.get("id")),
+                    (step, visible_to_sqlite(plain.text(one.get("id")))),
                 ).fetchone()
                 if row is not None:
-                    found.append(
-                        {"title": title, "step": one["step"], "id": row[0], "reward": row[1]}
-                    )
+                    found.append({"title": title, "step": step, "id": row[0], "reward": row[1]})
         return found
 
-    def _clean(self, run: ShelfRun, answer: dict[str, Any]) -> dict[str, Any]:
+    def _clean(self, run: ShelfRun, answer: Mapping[str, Any]) -> dict[str, Any]:
         cleaned: dict[str, Any] = without_secrets(answer, run.secrets)
         return cleaned
+
+
+def _config_of(run: ShelfRun) -> dict[str, Any]:
+    return shown_config(run.config)
+
+
+def _said(error: Exception) -> str:
+    return shortened(f"{type(error).__name__}: {error}")
 
 
 def _alarms_of(counts: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
@@ -278,8 +358,15 @@ def _notes(indexed: IndexState) -> list[str]:
     ]
 
 
+def _files_of(run: ShelfRun) -> list[Path]:
+    return [run.folder.config, run.folder.summary, run.folder.metrics, run.path / "episodes"]
+
+
 def _notes_on_files(run: ShelfRun) -> list[str]:
-    found = []
+    links = [
+        path.name for path in _files_of(run) if path.is_symlink() and not run_holds(run.path, path)
+    ]
+    found = [f"{name} is a link that leaves the run, and is not read" for name in links]
     if run.curves.broken:
         found.append(f"{run.curves.broken:,} broken line(s) in metrics.jsonl are left out")
     if run.folder.config.is_file() and not run.config:

@@ -60,7 +60,7 @@ def without_secrets(value: Any, secrets: Sequence[str]) -> Any:
 
 def shown_config(config: Any, at: str = "") -> dict[str, Any]:
     """Return the config as dotted key -> value, with the values of secret keys hidden."""
-    if isinstance(config, Mapping) and config:
+    if isinstance(config, Mapping) and (config or not at):
         found: dict[str, Any] = {}
         for key, value in config.items():
             found |= shown_config(value, f"{at}.{key}" if at else str(key))

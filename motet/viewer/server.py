@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 
+from motet.errors import shortened
 from motet.http_client import is_loopback
 from motet.serving.key import in_url
 from motet.serving.limits import ServingLimits
@@ -40,7 +41,7 @@ def serve_viewer(
             )
         app = create_viewer(pages, version, everywhere=not local)
         watcher = threading.Thread(
-            target=_watch, args=(pages, progress, over), name="viewer", daemon=True
+            target=_watch, args=(pages, progress, over, say), name="viewer", daemon=True
         )
 
         def listening(address: str) -> None:
@@ -53,7 +54,20 @@ def serve_viewer(
             over.set()
 
 
-def _watch(pages: Pages, progress: Callable[[str, int, int], None], over: threading.Event) -> None:
+def _watch(
+    pages: Pages,
+    progress: Callable[[str, int, int], None],
+    over: threading.Event,
+    say: Callable[[str], None],
+) -> None:
+    """Bring the indexes up to date until it is `over`. An error is said once, and tried again."""
+    said = set()
     while not over.is_set():
-        pages.update(progress)
+        try:
+            pages.update(progress)
+        except Exception as error:  # noqa: BLE001  a thread that died would leave old pages
+            line = f"the runs cannot be read: {type(error).__name__}: {shortened(str(error))}"
+            if line not in said:
+                say(line)
+                said.add(line)
         over.wait(REFRESH_SECONDS)

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from motet.viewer import index
 from tests import fork_server
 from tests.fixtures.recorded_runs import game, make_run, write_games
 from tests.fixtures.wide import widely
@@ -22,8 +23,9 @@ MOTET = (sys.executable, "-m", "motet", "view")
 def viewer(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `motet view` and yield the process and its address."""
     command = [*MOTET, *arguments, "--no-open"]
+    cache = {"XDG_CACHE_HOME": str(index.cache_folder().parent.parent)}
     with ForkedProcess(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | cache
     ) as process:
         assert process.stdout is not None
         try:

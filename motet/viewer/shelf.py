@@ -7,10 +7,12 @@ from typing import Any
 
 from motet.config.yaml import read_yaml
 from motet.errors import ConfigError
+from motet.plugins import look_at
 from motet.reading import read_json
 from motet.trainer.run_folder import RunFolder
 from motet.viewer.curves import RunCurves
 from motet.viewer.index import GameIndex
+from motet.viewer.links import run_holds
 from motet.viewer.secrets import secrets_of_machine
 
 DEEPEST = 3
@@ -42,13 +44,15 @@ class ShelfRun:
     def _once(self, path: Path, read: Callable[[Path], Any]) -> dict[str, Any]:
         """Read a file, and read it again only if it has changed."""
         try:
+            if not run_holds(self.path, path):
+                return {}
             now = path.stat()
             stamp = (now.st_mtime_ns, now.st_size)
             if path not in self._read or self._read[path][0] != stamp:
                 found = read(path)
                 self._read[path] = (stamp, found if isinstance(found, dict) else {})
             return self._read[path][1]
-        except (ConfigError, OSError, UnicodeDecodeError):
+        except (ConfigError, OSError, ValueError, RecursionError):
             return {}
 
     @property
@@ -73,7 +77,7 @@ class ShelfRun:
         if place.with_name(f".{place.name}.lock").exists():
             quiet = silent is not None and silent > _QUIET_SECONDS
             return {"state": "quiet" if quiet else "training", "silent_seconds": silent}
-        finished = self.summary.get("finished", True) if self.folder.summary.is_file() else False
+        finished = self.folder.summary.is_file() and self.summary.get("finished", True) is True
         return {"state": "finished" if finished else "stopped", "silent_seconds": silent}
 
 
@@ -84,7 +88,7 @@ def find_runs(paths: Sequence[Path]) -> list[ShelfRun]:
     """
     folders: list[Path] = []
     for path in paths:
-        if not path.is_dir():
+        if look_at(path) != "folder":
             raise ConfigError(
                 f"{path} does not exist; expected a run folder, such as runs/quickstart"
             )
@@ -100,11 +104,17 @@ def find_runs(paths: Sequence[Path]) -> list[ShelfRun]:
 
 
 def _is_run(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("config.yaml", "metrics.jsonl"))
+    try:
+        return any((path / name).is_file() for name in ("config.yaml", "metrics.jsonl"))
+    except OSError:  # a folder that this user may not read
+        return False
 
 
 def _below(path: Path, depth: int) -> list[Path]:
-    inside = sorted(one for one in path.iterdir() if one.is_dir() and one.name[0] != ".")
+    try:
+        inside = sorted(one for one in path.iterdir() if one.is_dir() and one.name[0] != ".")
+    except OSError:
+        return []
     found = []
     for one in inside:
         if _is_run(one):

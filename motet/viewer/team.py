@@ -7,8 +7,10 @@ from typing import Any
 from motet.errors import ConfigError
 from motet.reading import read_json
 from motet.trainer.run_folder import RunFolder
+from motet.viewer import plain
+from motet.viewer.links import run_holds
 
-_FIGURES = ("episodes", "samples", "success", "reward", "faults", "interval", "influence")
+_FIGURES = ("episodes", "samples", "success", "reward", "faults")
 _MOST_FILES = 200
 
 
@@ -19,7 +21,8 @@ def team_figures(run: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
     The files are what `motet evaluate` and `motet crossplay` keep there, or print with --json.
     """
     heldout = summary.get("heldout")
-    known = {"before": ("before training", 0), "after": ("after training", summary.get("steps"))}
+    steps = plain.integer(summary.get("steps"))
+    known = {"before": ("before training", 0), "after": ("after training", steps)}
     found: dict[str, list[Any]] = {"evaluations": [], "baselines": [], "crossplays": []}
     for when, figures in heldout.items() if isinstance(heldout, Mapping) else ():
         if isinstance(figures, Mapping):
@@ -29,16 +32,18 @@ def team_figures(run: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
     unreadable = []
     for path in sorted(RunFolder(run).evaluations.glob("*.json"))[:_MOST_FILES]:
         try:
+            if not run_holds(run, path):
+                raise ConfigError(f"{path} is a link that leaves the run, and is not read")
             saved = read_json(path)
         except (ConfigError, OSError) as error:
             unreadable.append(str(error).replace(str(run), run.name))
             continue
         about = _about(path, saved)
         if _is_crossplay(saved):
-            found["crossplays"].append({**saved, **about})
+            found["crossplays"].append({**_crossplay(saved), **about})
         elif _is_baselines(saved):
-            found["baselines"].append({**saved, **about})
-        elif isinstance(saved, Mapping) and isinstance(saved.get("reward"), float | None):
+            found["baselines"].append({**_baselines(saved), **about})
+        elif isinstance(saved, Mapping) and isinstance(saved.get("reward"), int | float | None):
             found["evaluations"].append(_evaluation(saved, about))
         else:
             unreadable.append(
@@ -58,18 +63,56 @@ def _about(path: Path, saved: Any) -> dict[str, Any]:
     step, options = said.get("step"), said.get("options")
     return {
         "title": title + best,
-        "step": step if isinstance(step, int) else None,
-        "options": [str(one) for one in options] if isinstance(options, list) else [],
+        "step": plain.integer(step),
+        "options": plain.texts(options),
     }
 
 
 def _evaluation(figures: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    messages = figures.get("messages")
+    interval = figures.get("interval")
     return {
         **about,
-        **{name: figures.get(name) for name in _FIGURES},
-        "conventions": figures.get("conventions") or {},
-        "messages": messages if _is_control(messages) else None,
+        **plain.numbers(figures, _FIGURES),
+        "interval": plain.ends(interval) if isinstance(interval, Mapping) else None,
+        "influence": plain.influence(figures.get("influence")),
+        "conventions": plain.conventions(figures.get("conventions")),
+        "messages": _control(figures.get("messages")),
+    }
+
+
+def _control(messages: Any) -> dict[str, Any] | None:
+    if not _is_control(messages):
+        return None
+    real, lost = messages["real"], messages["difference"]
+    figures = plain.numbers(real, ("success", "reward"))
+    return {
+        "are": plain.text(messages.get("are")),
+        "turn": plain.integer(messages.get("turn")),
+        "real": {**figures, "interval": plain.ends(real.get("interval"))},
+        "difference": {name: plain.estimate(lost.get(name)) for name in ("success", "reward")},
+    }
+
+
+def _baselines(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "tasks": plain.number(saved.get("tasks")),
+        "rows": [
+            {
+                "protocol": plain.text(row.get("protocol")),
+                "success": plain.estimate(row.get("success")),
+                "reward": plain.estimate(row.get("reward")),
+                **plain.numbers(row, ("n", "tokens_per_task")),
+            }
+            for row in plain.rows(saved["rows"])
+        ],
+    }
+
+
+def _crossplay(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "runs": [str(name) for name in saved["runs"]],
+        "agents": plain.texts(saved.get("agents")) or ["the first agent"],
+        "success": [[plain.number(one) for one in row] for row in saved["success"]],
     }
 
 
