@@ -159,11 +159,12 @@ def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
 def _check_importance_sampling(algorithm: Algorithm, has_ratio: bool) -> None:
     """Raises: ConfigError if importance weights would count the ratio of the loss twice."""
     mode = algorithm.importance_sampling
-    if has_ratio and mode in ("truncate", "mask"):
+    token = algorithm.importance_ratio == "token"
+    if has_ratio and token and mode in ("truncate", "mask"):
         raise ConfigError(
-            f"algorithm.importance_sampling is {mode}, but policy_loss {algorithm.policy_loss} "
-            "already has the ratio to the policy that sampled: drop it, or use policy_loss: "
-            "policy_gradient"
+            f"algorithm.importance_sampling is {mode} with importance_ratio token, but policy_loss "
+            f"{algorithm.policy_loss} already has the ratio of each token: use importance_ratio: "
+            "joint, or policy_loss: policy_gradient"
         )
 
 

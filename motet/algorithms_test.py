@@ -58,21 +58,16 @@ def test_a_stopped_weight_needs_a_reward_that_stops():
 @pytest.mark.parametrize("mode", ["truncate", "mask"])
 def test_importance_weights_beside_a_ratio_to_the_same_policy_are_refused(mode):
     for loss in ("clipped_surrogate", "gspo", "cispo"):
-        with pytest.raises(ConfigError, match=f"policy_loss {loss} already has the ratio"):
-            resolve("magrpo", {"policy_loss": loss, "importance_sampling": mode})
+        chosen = {"policy_loss": loss, "importance_sampling": mode}
+        with pytest.raises(ConfigError, match=f"{loss} already has the ratio of each token"):
+            resolve("magrpo", {**chosen, "importance_ratio": "token"})
+        assert resolve("magrpo", chosen).importance_sampling == mode
     assert resolve("magrpo", {"importance_sampling": mode}).importance_sampling == mode
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"name": "madpo"}, "pairs use the present log-probabilities"),
-        ({"name": "magrpo", "reduce": "token_mean"}, "use reduce: sequence_mean"),
-    ],
-)
-def test_masked_tokens_that_no_mean_can_leave_out_are_refused(fields, said):
-    with pytest.raises(ValueError, match=said):
-        resolve(fields.pop("name"), {**fields, "importance_sampling": "mask"})
+def test_pairs_have_no_importance_weights():
+    with pytest.raises(ValueError, match="pairs use the present log-probabilities"):
+        resolve("madpo", {"importance_sampling": "mask"})
 
 
 def test_the_names_that_are_known_without_torch_are_those_of_the_tables():

@@ -195,13 +195,12 @@ def importance_weights(
     mask_BL: Tensor,
     cap: float,
     mode: Literal["truncate", "mask"],
-) -> tuple[Tensor, Tensor]:
-    """Return (the factor of each token's advantage, the tokens that count), both [B, L].
+) -> Tensor:
+    """Return the factor of each token's advantage, [B, L]; 0 in the padding.
 
-    The factor corrects for samples of another policy μ, the one that played. It is w = π/μ, without
-    a gradient, and its variance is bounded in one of two ways. truncate: min(w, cap), and every
-    token of `mask_BL` counts. mask: w, and tokens with w > cap do not count: they are in neither
-    the sum nor the number of tokens that a mean divides by. The factor is 0 where no token counts.
+    The factor corrects for samples of another policy μ, the one that played. It is w = π/μ of the
+    token, without a gradient, and its variance is bounded. truncate: min(w, cap). mask: w, and 0
+    for tokens with w > cap. A mean over tokens counts every token, as in TRL.
 
     Source: truncated importance sampling (Ionides 2008); per step in IMPALA (Espeholt et al. 2018,
     arXiv 1802.01561, ρ of equation 1).
@@ -209,7 +208,7 @@ def importance_weights(
     _check_shapes(logp_BL=logp_BL, behaviour_logp_BL=behaviour_logp_BL, mask_BL=mask_BL)
     ratio_BL = torch.exp((logp_BL - behaviour_logp_BL).detach())
     counts_BL = mask_BL & (ratio_BL <= cap) if mode == "mask" else mask_BL
-    return torch.where(counts_BL, ratio_BL.clamp(max=cap), 0.0), counts_BL
+    return torch.where(counts_BL, ratio_BL.clamp(max=cap), 0.0)
 
 
 # ------------------------------------------------------------ regularisers

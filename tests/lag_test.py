@@ -133,15 +133,30 @@ def test_the_first_two_steps_are_played_alike_with_and_without_a_lag(train, tmp_
 
 def test_a_lagged_step_has_importance_weights_and_no_mismatch(unbroken):
     first, *later = steps(unbroken["full"])
-    assert first["learn/importance_weight"] == pytest.approx(1.0, abs=1e-5)
+    assert first["credit/importance_weight"] == pytest.approx(1.0, abs=1e-4)
     assert "learn/sampling_logp_difference" in first
     for row in later:
         assert "learn/sampling_logp_difference" not in row
         assert row["learn/approx_kl"] > 0.0
-        assert 0.0 <= row["learn/importance_clipped"] < 1.0
-    assert any(abs(row["learn/importance_weight"] - 1.0) > 1e-4 for row in later)
-    critics = steps(unbroken["critics and several updates"])
-    assert not [name for row in critics for name in row if "importance" in name]
+        assert 0.0 <= row["credit/importance_clipped"] < 1.0
+    assert any(abs(row["credit/importance_weight"] - 1.0) > 1e-4 for row in later)
+    clipped = steps(unbroken["critics and several updates"])
+    assert all("credit/importance_weight" in row for row in clipped)
+    assert not [name for row in steps(unbroken["pairs"]) for name in row if "importance" in name]
+
+
+def test_a_clip_range_is_measured_from_the_present_policy(train):
+    once = {"name": "mareinforce", "policy_loss": "clipped_surrogate"}
+    last = steps(train(lagged(algorithm=once, train={"steps": 3})))[-1]
+    assert last["learn/ratio"] == pytest.approx(1.0, abs=1e-5)  # one update: nothing has moved
+    assert abs(last["credit/importance_weight"] - 1.0) > 1e-4
+
+
+def test_ratios_of_tokens_need_no_second_forward_and_are_the_weights_of_the_loss(train):
+    alone = {"name": "mareinforce", "importance_ratio": "token"}
+    last = steps(train(lagged(algorithm=alone, train={"steps": 3})))[-1]
+    assert abs(last["learn/importance_weight"] - 1.0) > 1e-4
+    assert "credit/importance_weight" not in last
 
 
 def test_the_mismatch_guard_lets_older_weights_pass_and_checks_the_first_step(train, monkeypatch):

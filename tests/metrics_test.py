@@ -25,6 +25,10 @@ RUNS = {
         "algorithm": {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1, "kl_target": 1.0}
     },
     "lagged": {"train": {"steps": 2, "tasks_per_step": 2, "max_lag": 1, "max_step_kl": 1.0}},
+    "ratios of tokens": {
+        "train": {"steps": 2, "tasks_per_step": 2, "max_lag": 1},
+        "algorithm": {"name": "magrpo", "importance_ratio": "token"},
+    },
     "critics": {**TWO_TURNS, "game": {"turns": 2}, "algorithm": {"name": "ippo"}},
     "pairs": {
         "rollout": {"samples": [4]},

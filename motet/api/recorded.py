@@ -170,6 +170,7 @@ def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dic
         or algorithm.preference is not None
         or algorithm.baseline == "moving_average"
         or config.reward_model is not None
+        or _may_have_ratios(algorithm, config.train.max_lag)
     )
     if needs_more or not any(episode.root is not None for episode in found):
         return {}
@@ -194,6 +195,14 @@ def _has_baseline(algorithm: Algorithm) -> bool:
     from motet.credit.baselines import BASELINES
 
     return not is_reference(algorithm.baseline) or algorithm.baseline in BASELINES
+
+
+def _may_have_ratios(algorithm: Algorithm, max_lag: int) -> bool:
+    """Return whether importance ratios of completions or joint actions may be in the advantages,
+    whatever loss the run had."""
+    asked = algorithm.importance_sampling in ("truncate", "mask")
+    lagged = max_lag > 0 and algorithm.importance_sampling == "auto"
+    return (asked or lagged) and algorithm.importance_ratio != "token"
 
 
 def _mean(advantage: float | tuple[float, ...]) -> float:

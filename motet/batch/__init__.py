@@ -19,6 +19,7 @@ from motet.batch.objectives import (
     pair_objective,
     policy_objective,
     value_objective,
+    weighs_completions,
 )
 from motet.batch.packing import minibatches, pack, pack_value_pairs, pack_values
 
@@ -38,4 +39,5 @@ __all__ = [
     "pair_objective",
     "policy_objective",
     "value_objective",
+    "weighs_completions",
 ]

@@ -34,7 +34,7 @@ class Batch:
     """bool [B, Lc]: false at padding."""
     behaviour_logp_BL: Tensor
     """float32 [B, Lc]: log-probabilities of the behaviour policy, which sampled the tokens. It is
-    also the old policy of the PPO ratio."""
+    also the old policy of the PPO ratio, unless there are `present_logp_BL`."""
     advantages_BL: Tensor
     """float32 [B, Lc]"""
     token_weight_B: Tensor
@@ -43,6 +43,11 @@ class Batch:
     """float32 [B]: sampling temperature, which divides the logits in training too."""
     reference_logp_BL: Tensor | None = None
     """Log-probabilities of the KL reference, if the algorithm has one."""
+    present_logp_BL: Tensor | None = None
+    """float32 [B, Lc]: log-probabilities of the policy at the beginning of the step, if importance
+    ratios correct for older weights that sampled. It is then the old policy of the PPO ratio."""
+    prefix_weight_BL: Tensor | None = None
+    """float32 [B, Lc]: with it, the importance ratio of the text before each token."""
     ids: tuple[SampleId, ...] = ()
     """The completion in each row."""
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from motet.batch.batches import Batch, ValueBatch
+from motet.credit.ratios import bounded
 from motet.errors import ConfigError
 from motet.losses import (
     KL_ESTIMATORS,
@@ -64,13 +65,36 @@ class Objective(Protocol):
 def importance_mode(algorithm: Algorithm, max_lag: int) -> Literal["none", "truncate", "mask"]:
     """Return how samples of an older policy are corrected.
 
-    auto: truncate, if the samples may be `max_lag` steps old and the loss has no ratio to the
-    policy that sampled. Pairs use the present log-probabilities and need none.
+    auto: truncate, if the samples may be `max_lag` steps old. Pairs use the present
+    log-probabilities and need none. With `importance_ratio: token`, a loss with a ratio to the
+    policy that sampled needs none either.
     """
     if algorithm.importance_sampling != "auto":
         return algorithm.importance_sampling
-    without = POLICY_LOSSES[algorithm.policy_loss].ratio is None and algorithm.preference is None
-    return "truncate" if max_lag > 0 and without else "none"
+    counted = algorithm.importance_ratio == "token" and _has_ratio(algorithm)
+    needs = max_lag > 0 and algorithm.preference is None and not counted
+    return "truncate" if needs else "none"
+
+
+def importance_ratio(algorithm: Algorithm, max_lag: int) -> Literal["joint", "sequence", "token"]:
+    """Return whose ratio corrects samples of an older policy.
+
+    auto: that of the joint action with `max_lag`, and for a loss that has the ratio of the token.
+    """
+    if algorithm.importance_ratio != "auto":
+        return algorithm.importance_ratio
+    return "joint" if max_lag > 0 or _has_ratio(algorithm) else "token"
+
+
+def weighs_completions(algorithm: Algorithm, max_lag: int) -> bool:
+    """Return whether credit weights completions by importance ratios, for which it needs the
+    present log-probabilities."""
+    corrects = importance_mode(algorithm, max_lag) != "none"
+    return corrects and importance_ratio(algorithm, max_lag) != "token"
+
+
+def _has_ratio(algorithm: Algorithm) -> bool:
+    return POLICY_LOSSES[algorithm.policy_loss].ratio is not None
 
 
 def policy_objective(
@@ -104,33 +128,43 @@ def policy_objective(
     policy_loss = _loss_of(algorithm)
     clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
     adapted, mode = kl_coefficients or {}, importance_mode(algorithm, max_lag)
-    cap = algorithm.importance_cap
+    cap, weighed = algorithm.importance_cap, weighs_completions(algorithm, max_lag)
 
     def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
         # Set padding to 0 first: masking only the loss leaves a gradient of 0·inf through exp().
         logp_BL = torch.where(batch.mask_BL, logp_BL, 0.0)
-        old_BL = batch.behaviour_logp_BL
-        measured = _measured(batch, logp_BL.detach(), old_BL, entropy_BL.detach())
-        advantages_BL, counts_BL = batch.advantages_BL, batch.mask_BL
-        weight_B = batch.token_weight_B
-        if mode != "none":
-            factor_BL, counts_BL = importance_weights(logp_BL, old_BL, batch.mask_BL, cap, mode)
+        behaviour_BL = batch.behaviour_logp_BL
+        old_BL, prefix_BL, here_BL = behaviour_BL, None, None
+        if weighed:
+            old_BL, prefix_BL, here_BL = _prefix_ratios(algorithm, batch)
+        measured = _measured(batch, logp_BL.detach(), behaviour_BL, entropy_BL.detach())
+        advantages_BL = batch.advantages_BL
+        if mode != "none" and not weighed:
+            factor_BL = importance_weights(logp_BL, behaviour_BL, batch.mask_BL, cap, mode)
             advantages_BL = advantages_BL * factor_BL
-            weight_B = weight_B * _mean_over_counted(algorithm, batch.mask_BL, counts_BL)
             measured["importance_weight"] = factor_BL
             measured["importance_clipped"] = (measured["ratio"] > cap).float()
         inputs = LossInputs(logp_BL, old_BL, advantages_BL, batch.mask_BL, clip)
         loss_BL = policy_loss.of(inputs)
         if algorithm.kl_in == "loss":
             coefficient = adapted.get(batch.policy, algorithm.kl_coefficient)
-            loss_BL = loss_BL + coefficient * _divergence(algorithm, batch, logp_BL)
+            divergence_BL = _divergence(algorithm, batch, logp_BL)
+            if here_BL is not None:
+                divergence_BL = here_BL * divergence_BL
+            loss_BL = loss_BL + coefficient * divergence_BL
         if algorithm.entropy_coefficient > 0.0:
-            loss_BL = loss_BL + algorithm.entropy_coefficient * entropy_bonus(entropy_BL)
+            bonus_BL = entropy_bonus(entropy_BL)
+            if prefix_BL is not None:
+                bonus_BL = prefix_BL * bonus_BL
+            loss_BL = loss_BL + algorithm.entropy_coefficient * bonus_BL
         if policy_loss.ratio is not None:
             measured |= _of_ratio(policy_loss.ratio(inputs).detach(), batch, clip)
-        if policy_loss.ratio is not None or mode != "none":
+        if policy_loss.ratio is not None:
             measured["approx_kl"] = kl_k3(old_BL, logp_BL.detach())
-        return reduce(loss_BL, counts_BL, weight_B), _token_means(measured, batch.mask_BL)
+        elif mode != "none":
+            measured["approx_kl"] = kl_k3(behaviour_BL, logp_BL.detach())
+        loss = reduce(loss_BL, batch.mask_BL, batch.token_weight_B)
+        return loss, _token_means(measured, batch.mask_BL)
 
     return objective
 
@@ -149,14 +183,21 @@ def _loss_of(algorithm: Algorithm) -> PolicyLoss:
     return policy_loss
 
 
-def _mean_over_counted(algorithm: Algorithm, mask_BL: Tensor, counts_BL: Tensor) -> Tensor:
-    """Return the factor, [B], that makes 1/n of a completion of n tokens 1/(tokens that count).
+def _prefix_ratios(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the log-probabilities at the beginning of the step, and the importance ratios of the
+    text before each token and with it, all [B, L].
 
-    It is 1 if the algorithm's weights have no such mean.
+    Raises: ValueError if credit had no present log-probabilities.
     """
-    kept_B = counts_BL.sum(dim=1).clamp(min=1)
-    mean = algorithm.reduce == "sequence_mean"
-    return mask_BL.sum(dim=1) / kept_B if mean else torch.ones_like(kept_B)
+    present_BL, before_BL = batch.present_logp_BL, batch.prefix_weight_BL
+    if present_BL is None or before_BL is None:
+        raise ValueError(
+            f"samples of {batch.policy} have no present_logprobs, which importance ratios of "
+            "completions and joint actions need: give them to assign_credit as Scores.present, or "
+            "use importance_ratio: token"
+        )
+    through_BL = before_BL * torch.exp(present_BL - batch.behaviour_logp_BL)
+    return present_BL, bounded(before_BL, algorithm), bounded(through_BL, algorithm)
 
 
 def _of_ratio(ratio_BL: Tensor, batch: Batch, clip: Clip) -> dict[str, Tensor]:

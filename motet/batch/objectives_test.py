@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,9 @@ from motet.batch import (
     pair_objective,
     policy_objective,
     value_objective,
+    weighs_completions,
 )
-from motet.batch.objectives import importance_mode
+from motet.batch.objectives import importance_mode, importance_ratio
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES, PolicyLoss
 from motet.settings import Algorithm
@@ -88,35 +90,54 @@ def test_truncated_importance_weights_multiply_the_advantages() -> None:
     assert metrics["approx_kl"].value == pytest.approx((0.36788 + 0.71828) / 3, abs=1e-5)
 
 
-def test_a_masked_token_is_neither_in_the_sum_nor_in_the_mean_over_its_completion() -> None:
+def test_a_masked_token_has_the_factor_0_and_counts_in_the_mean_as_in_trl() -> None:
+    # TRL (GRPOTrainer, loss_type grpo): the policy loss times the ratio, or 0 above the cap; then
+    # the KL term; then the mean over all tokens of the completion.
     rows = [
         sample(0, (5,), (1, 9), advantage=1.0, share=0.5),
         sample(1, (5,), (9,), advantage=-1.0, share=0.5),
     ]
-    batch = pack(rows, 1000, "sequence_mean", LONGEST)[0]
-    masked = Algorithm(importance_sampling="mask", reduce="sequence_mean", importance_cap=0.9)
+    batch = scored(pack(rows, 1000, "sequence_mean", LONGEST)[0])
+    options = {"importance_sampling": "mask", "importance_cap": 0.9, "kl_estimator": "k3"}
+    masked = Algorithm(reduce="sequence_mean", kl_in="loss", kl_coefficient=0.1, **options)
     loss, metrics = policy_objective(masked)(batch, STALE_BL, torch.zeros(2, 2))
-    # Only the second token of the second row has π/μ ≤ 0.9. Its mean is over one token, not two.
-    assert loss.item() == pytest.approx(0.5 * 0.36788 * 1.2, abs=1e-5)
+    # Only the second token of the second row has π/μ ≤ 0.9.
+    gap = [-0.7 - 0.8, -0.6 + 0.1, -0.7 + 1.2]  # log π_ref − log π; π_ref is .5 below μ
+    k3 = [math.exp(d) - d - 1 for d in gap]
+    wanted = 0.5 * 0.1 * k3[0] + 0.25 * (0.36788 * 1.2 + 0.1 * (k3[1] + k3[2]))
+    assert loss.item() == pytest.approx(wanted, abs=1e-5)
     assert metrics["importance_clipped"].value == pytest.approx(2 / 3)
 
 
 def test_auto_corrects_samples_of_older_weights_and_no_others() -> None:
     batch, zeros_BL = two_tokens(), torch.zeros(2, 2)
     auto, plain = Algorithm(), Algorithm(importance_sampling="none")
+    of_tokens = Algorithm(importance_ratio="token")
     truncated = Algorithm(importance_sampling="truncate")
 
     def loss_of(algorithm: Algorithm, max_lag: int) -> float:
         made = policy_objective(algorithm, max_lag=max_lag)
         return made(batch, STALE_BL, zeros_BL)[0].item()
 
-    assert loss_of(auto, 0) == loss_of(plain, 0) == loss_of(plain, 1)
-    assert loss_of(auto, 1) == loss_of(truncated, 1) != loss_of(plain, 1)
+    assert loss_of(auto, 0) == loss_of(plain, 0) == loss_of(plain, 1) == loss_of(of_tokens, 0)
+    assert loss_of(of_tokens, 1) == loss_of(truncated, 0) != loss_of(plain, 1)
 
 
-@pytest.mark.parametrize("loss", ["clipped_surrogate", "gspo", "cispo"])
-def test_auto_leaves_a_loss_with_a_ratio_to_the_sampling_policy_alone(loss: str) -> None:
-    assert importance_mode(Algorithm(policy_loss=loss), max_lag=1) == "none"
+@pytest.mark.parametrize("loss", sorted(POLICY_LOSSES))
+def test_a_lag_weighs_joint_actions_by_default_with_every_loss(loss: str) -> None:
+    algorithm = Algorithm(policy_loss=loss)
+    assert importance_mode(algorithm, max_lag=1) == "truncate"
+    assert importance_ratio(algorithm, max_lag=1) == "joint"
+    assert weighs_completions(algorithm, max_lag=1)
+    assert not weighs_completions(algorithm, max_lag=0)
+    alone = Algorithm(policy_loss=loss, importance_ratio="token")
+    assert importance_mode(alone, 1) == ("truncate" if loss == "policy_gradient" else "none")
+
+
+def test_joint_ratios_without_present_log_probabilities_are_refused() -> None:
+    made = policy_objective(Algorithm(), max_lag=1)
+    with pytest.raises(ValueError, match=r"have no present_logprobs.*Scores.present"):
+        made(two_tokens(), STALE_BL, torch.zeros(2, 2))
 
 
 @pytest.mark.parametrize("padding", [5.0, float("nan"), float("inf"), float("-inf")])

@@ -142,6 +142,16 @@ def _batch(policy: str, rows: Sequence[_WeightedSample]) -> Batch:
         )
         if any(sample.reference_logprobs for sample in samples)
         else None,
+        present_logp_BL=_per_token(
+            samples, "present_logprobs", [sample.present_logprobs for sample in samples]
+        )
+        if any(sample.present_logprobs for sample in samples)
+        else None,
+        prefix_weight_BL=_per_token(
+            samples, "prefix_weights", [sample.prefix_weights for sample in samples]
+        )
+        if any(sample.prefix_weights for sample in samples)
+        else None,
         ids=tuple(sample.id for sample in samples),
     )
 

@@ -136,16 +136,23 @@ def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
         "with train.max_lag: 0 the weights that learn have played",
         "set train.max_lag: 1",
     )
-    unused, use = f"policy_loss: {algorithm.policy_loss} has a ratio", "set it to policy_gradient"
+    unused, use = (
+        f"policy_loss: {algorithm.policy_loss} has the ratio of a token",
+        "set importance_ratio: joint",
+    )
     if mode == "none":
         unused, use = "importance_sampling: none has no weights", "set it to truncate"
     elif algorithm.preference is not None:
         unused, use = "pairs have no importance weights", "set preference: null"
+    # token with a loss that has this ratio turns off the weights, which is an effect.
+    ignored = mode == "none" or algorithm.preference is not None
     yield from keys_by_rules(
         (
             ("importance_sampling", same and mode in ("truncate", "mask"), why, instead),
             ("importance_cap", same and mode == "auto", why, instead),
             ("importance_cap", importance_mode(algorithm, lag) == "none", unused, use),
+            ("importance_ratio", same and mode == "auto", why, instead),
+            ("importance_ratio", not same and ignored, unused, use),
         ),
         ("algorithm",),
         algorithm,

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from motet.batch import (
     pack_values,
     policy_objective,
     value_objective,
+    weighs_completions,
 )
 from motet.config.load import dump_config, load_config, make_config
 from motet.config.no_effect import keys_without_effect, refuse_keys_without_effect
@@ -36,6 +38,7 @@ from motet.credit.assign import assign_credit
 from motet.credit.critics import reading_of
 from motet.errors import ConfigError
 from motet.settings import Algorithm, Decode
+from motet.trainer.score import completions_of
 
 
 def config(algorithm: dict[str, Any] | None = None, **sections: Any) -> RunConfig:
@@ -126,11 +129,21 @@ def learned(config: RunConfig) -> list[float]:
             for k in range(3)
         ]
         scores = scored(episodes, algorithm, numbers)
+        if weighs_completions(algorithm, config.train.max_lag):
+            scores = replace(scores, present=moved(episodes, numbers))
         credit = assign_credit(episodes, scores, algorithm, state, team, turns)
         generator, lag = torch.Generator().manual_seed(step), config.train.max_lag
         found += list(losses(algorithm, lag, state, credit, generator))
         state = credit.state
     return found
+
+
+def moved(episodes, numbers) -> dict[SampleId, tuple[float, ...]]:
+    return {
+        id: tuple(value + numbers.random() - 0.5 for value in completion.logprobs)
+        for id, _, completion in completions_of(episodes)
+        if completion.logprobs is not None
+    }
 
 
 def greedy(config: RunConfig, number: int) -> Round:
@@ -202,6 +215,7 @@ EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     "minibatches": (CLIPPED, 2, {}),
     "importance_sampling": ({}, "none", LAGGED),
     "importance_cap": ({}, 1.1, LAGGED),
+    "importance_ratio": ({}, "token", LAGGED),
 }
 INCENTIVES = {
     "alphas": ({"alpha0": 1.0}, "code"),
@@ -299,8 +313,18 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
         "train.max_lag: 1",
     ),
     (
-        CLIPPED, LAGGED, "importance_cap", 3.0,
-        "policy_loss: clipped_surrogate has a ratio: leave it at 2.0, or set it to policy_gradient",
+        {**CLIPPED, "importance_ratio": "token"}, LAGGED, "importance_cap", 3.0,
+        "policy_loss: clipped_surrogate has the ratio of a token: leave it at 2.0, or set "
+        "importance_ratio: joint",
+    ),
+    (
+        {}, {}, "importance_ratio", "sequence",
+        "with train.max_lag: 0 the weights that learn have played: leave it at auto, or set "
+        "train.max_lag: 1",
+    ),
+    (
+        {"importance_sampling": "none"}, LAGGED, "importance_ratio", "sequence",
+        "importance_sampling: none has no weights: leave it at auto, or set it to truncate",
     ),
     (
         {"importance_sampling": "none"}, LAGGED, "importance_cap", 3.0,

@@ -74,6 +74,11 @@ class TrainSample:
     advantage: float | tuple[float, ...]
     share: float
     reference_logprobs: tuple[float, ...] | None = None
+    present_logprobs: tuple[float, ...] | None = None
+    """Log-probabilities of its tokens under the policy at the beginning of the step, if the step
+    corrects for older weights that sampled (`motet.credit.ratios`)."""
+    prefix_weights: tuple[float, ...] | None = None
+    """With them, the importance ratio of the text before each token."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,9 @@ class Scores:
     """Log-probabilities of each completion's tokens under the reference model of its policy."""
     values: Mapping[ValueId, ValueEstimate] = field(default_factory=dict)
     """The critics' values of every observation, or of every completion's tokens."""
+    present: Mapping[SampleId, tuple[float, ...]] = field(default_factory=dict)
+    """Log-probabilities of each completion's tokens under the policies that learn, if importance
+    ratios of completions or joint actions correct for older weights that sampled."""
 
 
 @dataclass(frozen=True)

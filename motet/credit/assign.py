@@ -18,6 +18,7 @@ from motet.credit.baselines import BASELINES, Comparison, JointActions
 from motet.credit.kl import adapted, coefficient_of, coefficients, divergences
 from motet.credit.own import CreditFunction, step_of
 from motet.credit.preferences import PreferencePairs, pairs_of
+from motet.credit.ratios import Ratios, prefix_weights, ratios_of
 from motet.credit.segments import segment_mean, segment_size
 from motet.credit.shaping import divide_by_spread
 from motet.credit.table import Sample, Table
@@ -67,34 +68,38 @@ def assign_credit(
         return Credit([], state, {"credit/samples": 0.0})
     if algorithm.preference is not None:
         return _preferences(table, scores, algorithm, state, team)
+    ratios = ratios_of(table, algorithm, scores.present) if scores.present else None
     k1 = divergences(samples, algorithm, scores, team)
     coefficient_S = coefficients(samples, algorithm, state)
     penalty_S = _penalties(k1, coefficient_S, algorithm)
     group_S = _groups(table, algorithm)
     if algorithm.critic_view is None:
         comparison, left_out_S = _comparison(
-            episodes, table, algorithm, state, group_S, turns, penalty_S
+            episodes, table, algorithm, state, group_S, turns, penalty_S, ratios
         )
-        result = _compared_advantages(comparison, algorithm, group_S)
+        result = _compared_advantages(comparison, algorithm, group_S, table, ratios)
     else:
         left_out_S = torch.zeros(len(samples), dtype=torch.bool)
         result = (
-            critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S)
+            critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S, ratios)
             if algorithm.scope == "token"
-            else critics.turn_advantages(table, algorithm, scores, team, penalty_S)
+            else critics.turn_advantages(table, algorithm, scores, team, penalty_S, ratios)
         )
     if own is not None:
         step = step_of(episodes, table, algorithm, scores, team, group_S, penalty_S, result)
-        result = replace(result, advantages=own(step).tolist())
+        given_S = own(step)
+        weighted_S = given_S if ratios is None else given_S * ratios.weight_S.to(given_S)
+        result = replace(result, advantages=weighted_S.tolist())
         left_out_S = torch.zeros_like(left_out_S)
     return Credit(
-        _train_samples(table, result.advantages, left_out_S, scores, algorithm, team),
+        _train_samples(table, result.advantages, left_out_S, scores, algorithm, team, ratios),
         CreditState(
             _averages_after(samples, result.returns_S, state, algorithm),
             adapted(samples, k1, algorithm, state),
         ),
         _metrics(result, group_S, left_out_S)
-        | _extra_metrics(samples, scores, algorithm, state, team),
+        | _extra_metrics(samples, scores, algorithm, state, team)
+        | _metrics_of_ratios(ratios),
         result.values,
     )
 
@@ -110,10 +115,21 @@ def _penalties(
 
 
 def _compared_advantages(
-    comparison: Comparison, algorithm: Algorithm, group_S: Tensor
+    comparison: Comparison,
+    algorithm: Algorithm,
+    group_S: Tensor,
+    table: Table,
+    ratios: Ratios | None,
 ) -> critics.AdvantageResult:
-    """Return the returns minus the baseline, and scaled if the algorithm says so."""
-    advantages_S = comparison.returns_S - BASELINES[algorithm.baseline].of(comparison)
+    """Return the returns minus the baseline, weighted by importance ratios if there are some, and
+    scaled if the algorithm says so."""
+    baseline_S = BASELINES[algorithm.baseline].of(comparison)
+    if ratios is None:
+        advantages_S = comparison.returns_S - baseline_S
+    else:
+        assert comparison.actions is not None
+        weighted_S = table.of_samples(ratios.weight_NJ * comparison.actions.returns_NJ)
+        advantages_S = weighted_S - ratios.weight_S * baseline_S
     if algorithm.scale == "std":
         advantages_S = divide_by_spread(advantages_S, comparison.returns_S, group_S)
     return critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
@@ -159,10 +175,12 @@ def _comparison(
     group_S: Tensor,
     turns: int,
     penalty_S: Tensor,
+    ratios: Ratios | None,
 ) -> tuple[Comparison, Tensor]:
     """Return the input of the baseline, and which samples must be left out because they have
     nothing to compare with (bool [S])."""
-    returns_NJ = table.returns_NJ(algorithm, penalty_S)
+    later_J = None if ratios is None else ratios.later_J
+    returns_NJ = table.returns_NJ(algorithm, penalty_S, later_J)
     returns_S = table.of_samples(returns_NJ)
     actions = JointActions(table.sample_NJ, returns_NJ, table.forest.round_J)
     greedy_S, without_greedy_S = _greedy_returns(episodes, table, algorithm, turns)
@@ -251,6 +269,7 @@ def _train_samples(
     scores: Scores,
     algorithm: Algorithm,
     team: Team,
+    ratios: Ratios | None = None,
 ) -> list[TrainSample]:
     """Return the samples to train on.
 
@@ -269,12 +288,17 @@ def _train_samples(
             * algorithm.turn_weight(sample.turn)
             * (algorithm.stopped_weight if stopped else 1.0),
             reference_logprobs=_reference_of(sample.id, scores),
+            present_logprobs=scores.present[sample.id] if ratios is not None else None,
+            prefix_weights=prefix_weights(sample, scores.present[sample.id], above)
+            if ratios is not None
+            else None,
         )
-        for sample, advantage, left_out, stopped in zip(
+        for sample, advantage, left_out, stopped, above in zip(
             table.samples,
             advantages,
             left_out_S.tolist(),
             table.stopped_S.tolist(),
+            [1.0] * len(table.samples) if ratios is None else ratios.above_S.tolist(),
             strict=True,
         )
         if not left_out
@@ -309,6 +333,15 @@ def _extra_metrics(
             said.cut > 0 for said in scores.values.values()
         ) / len(scores.values)
     return found
+
+
+def _metrics_of_ratios(ratios: Ratios | None) -> dict[str, float]:
+    if ratios is None:
+        return {}
+    return {
+        "credit/importance_weight": float(ratios.weight_S.mean()),
+        "credit/importance_clipped": ratios.clipped,
+    }
 
 
 def _metrics(

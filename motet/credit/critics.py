@@ -13,6 +13,7 @@ from torch import Tensor
 
 from motet.core import SampleId, Scores, Team, ValueEstimate, ValueId, ValueSample
 from motet.credit.gae import token_advantages
+from motet.credit.ratios import Ratios
 from motet.credit.returns import tree_fold
 from motet.credit.shaping import SMALLEST_SPREAD, whiten
 from motet.credit.table import Table
@@ -52,7 +53,12 @@ def first_values(table: Table, algorithm: Algorithm, scores: Scores, team: Team)
 
 
 def turn_advantages(
-    table: Table, algorithm: Algorithm, scores: Scores, team: Team, penalty_S: Tensor
+    table: Table,
+    algorithm: Algorithm,
+    scores: Scores,
+    team: Team,
+    penalty_S: Tensor,
+    ratios: Ratios | None = None,
 ) -> AdvantageResult:
     """Compute turn-level advantages and critic targets.
 
@@ -60,8 +66,10 @@ def turn_advantages(
     other rules the advantage is return minus value.
     """
     forest = table.forest
+    later_J = None if ratios is None else ratios.later_J
     value_S = first_values(table, algorithm, scores, team)
-    values_NJ, returns_NJ = table.of_actions(value_S), table.returns_NJ(algorithm, penalty_S)
+    values_NJ = table.of_actions(value_S)
+    returns_NJ = table.returns_NJ(algorithm, penalty_S, later_J)
     if algorithm.returns == "tree":
         rewards_NJ = table.rewards_NJ(algorithm) - table.of_actions(penalty_S)
         folded_NJ = tree_fold(
@@ -72,14 +80,18 @@ def turn_advantages(
             algorithm.gamma,
             algorithm.gae_lambda,
             algorithm.pruned,
+            later_J,
         )
         target_NJ, advantages_NJ = values_NJ + folded_NJ, folded_NJ + table.extras_NJ(algorithm)
         if algorithm.critic_view == "joint":
-            target_NJ = _joint_targets(table, algorithm, rewards_NJ, values_NJ)
+            target_NJ = _joint_targets(table, algorithm, rewards_NJ, values_NJ, later_J)
     else:
         target_NJ, advantages_NJ = returns_NJ, returns_NJ - values_NJ
         if algorithm.critic_view == "joint":
             target_NJ = _mean_of_acting(returns_NJ, table.acts_NJ).expand_as(returns_NJ)
+    if ratios is not None:
+        target_NJ = values_NJ + ratios.action_NJ * (target_NJ - values_NJ)
+        advantages_NJ = ratios.weight_NJ * advantages_NJ
     advantages_S = table.of_samples(advantages_NJ)
     if algorithm.whiten:
         advantages_S = _whitened(advantages_S, _policy_turns(table))
@@ -91,7 +103,11 @@ def turn_advantages(
 
 
 def _joint_targets(
-    table: Table, algorithm: Algorithm, rewards_NJ: Tensor, values_NJ: Tensor
+    table: Table,
+    algorithm: Algorithm,
+    rewards_NJ: Tensor,
+    values_NJ: Tensor,
+    later_J: Tensor | None,
 ) -> Tensor:
     """Return the targets V + A of a joint critic, [N, J].
 
@@ -109,6 +125,7 @@ def _joint_targets(
         algorithm.gamma,
         algorithm.gae_lambda,
         algorithm.pruned,
+        later_J,
     )
     return (values_1J + folded_1J).expand_as(rewards_NJ)
 
@@ -161,6 +178,7 @@ def completion_advantages(
     team: Team,
     divergence: Sequence[tuple[float, ...] | None],
     coefficient_S: Tensor,
+    ratios: Ratios | None = None,
 ) -> AdvantageResult:
     """Compute GAE over the tokens of each completion.
 
@@ -168,9 +186,9 @@ def completion_advantages(
     agents without a critic have the advantage 0.
     """
     samples = table.samples
-    returns_S = table.of_samples(
-        table.returns_NJ(algorithm, torch.zeros(len(samples), dtype=torch.float64))
-    )
+    nothing_S = torch.zeros(len(samples), dtype=torch.float64)
+    later_J = None if ratios is None else ratios.later_J
+    returns_S = table.of_samples(table.returns_NJ(algorithm, nothing_S, later_J))
     rows = [
         row
         for row, sample in enumerate(samples)
@@ -191,7 +209,12 @@ def completion_advantages(
         rewards_SL = -coefficient_S[rows, None] * _spread(mask_SL, paid)
     rewards_SL[torch.arange(len(rows)), length_S - 1] += returns_S[rows]
     advantages_SL = token_advantages(rewards_SL, values_SL, mask_SL, algorithm.gae_lambda)
-    targets_SL = values_SL + advantages_SL
+    if ratios is not None:
+        here_S = table.of_samples(ratios.action_NJ)[rows, None]
+        targets_SL = values_SL + here_S * advantages_SL
+        advantages_SL = advantages_SL * ratios.weight_S[rows, None]
+    else:
+        targets_SL = values_SL + advantages_SL
     if algorithm.whiten:
         turn_SL = torch.tensor(_policy_turns(table))[rows, None].expand_as(mask_SL)
         advantages_SL = advantages_SL.masked_scatter(

@@ -18,6 +18,8 @@ def divergences(
 ) -> list[tuple[float, ...] | None]:
     """Return k1 = log π − log π_ref in nats for every token of each completion.
 
+    π is the policy that learns if the scores have its log-probabilities, else the one that sampled.
+
     An entry is None if the policy is not trained, or if the algorithm needs no reference.
     """
     if not algorithm.needs_reference:
@@ -25,7 +27,11 @@ def divergences(
     return [
         tuple(
             a - b
-            for a, b in zip(sample.completion.logprobs, scores.reference[sample.id], strict=True)
+            for a, b in zip(
+                scores.present.get(sample.id, sample.completion.logprobs),
+                scores.reference[sample.id],
+                strict=True,
+            )
         )
         if sample.completion.logprobs is not None and sample.completion.policy not in team.frozen
         else None

@@ -58,6 +58,7 @@ def tree_fold(
     gamma: float,
     gae_lambda: float,
     pruned: Literal["reweight", "sibling_mean"] = "reweight",
+    later_J: Tensor | None = None,
 ) -> Tensor:
     """Generalised advantage estimation on trees, per agent over its own decisions.
 
@@ -77,6 +78,8 @@ def tree_fold(
         acts_NJ: bool [N, J], whether the agent acts at the node.
         gamma: discount γ.
         gae_lambda: λ.
+        later_J: importance ratios ρ [J]. A_c then counts as ρ_c·A_c in the node above, and C_c of
+            an agent that does not act at c as ρ_c·C_c.
 
     Returns: advantages [N, J]. Entries of agents that do not act have no meaning.
     """
@@ -100,7 +103,11 @@ def tree_fold(
                 after_NJ = _reweighted(after_NJ, expected_NJ, forest, here, grown_J)
         folded_NJ = rewards_NJ + after_NJ
         advantages_NJ = torch.where(here, folded_NJ - known_NJ, advantages_NJ)
-        carried_NJ = torch.where(acts_NJ, known_NJ + gae_lambda * advantages_NJ, folded_NJ)
+        if later_J is None:
+            carried_NJ = torch.where(acts_NJ, known_NJ + gae_lambda * advantages_NJ, folded_NJ)
+        else:
+            ahead_NJ = known_NJ + gae_lambda * later_J * advantages_NJ
+            carried_NJ = torch.where(acts_NJ, ahead_NJ, later_J * folded_NJ)
         linked = here & (forest.parent_J >= 0)
         means_NJ = segment_mean(carried_NJ[:, linked], forest.parent_J[linked], len(forest.turn_J))
         onward_NJ = torch.where((forest.turn_J == turn - 1) & grown_J, means_NJ, onward_NJ)
@@ -160,6 +167,7 @@ def turn_returns(
     rule: Literal["discounted_sum", "last", "current"],
     gamma: float,
     reward_sharing: str,
+    later_J: Tensor | None = None,
 ) -> Tensor:
     """Compute returns directly from the turns' scores, per agent a and joint action j. [N, J] ->
     [N, J]
@@ -174,7 +182,8 @@ def turn_returns(
 
     With reward_sharing "own", s(j, a) replaces m(j) everywhere. With "all", last and current use m.
     In a tree the return is the mean over the paths below j, with equal weight for all children of a
-    node.
+    node. With importance ratios `later_J`, [J], a path is weighted by the product of those of its
+    joint actions below j.
     """
     shared_NJ = (
         scores_NJ.mean(0, keepdim=True).expand_as(scores_NJ)
@@ -184,7 +193,9 @@ def turn_returns(
     if rule == "current":
         return shared_NJ
     d = 1.0 if rule == "last" else gamma
-    length_LJ, below_LNJ = _paths_below(shared_NJ, forest, d, last_only=rule == "last")
+    length_LJ, below_LNJ = _paths_below(
+        shared_NJ, forest, d, last_only=rule == "last", later_J=later_J
+    )
     if rule == "last":
         return below_LNJ.sum(0)
     mass_L = torch.tensor(
@@ -196,7 +207,11 @@ def turn_returns(
 
 
 def _paths_below(
-    shared_NJ: Tensor, forest: Forest, gamma: float, last_only: bool
+    shared_NJ: Tensor,
+    forest: Forest,
+    gamma: float,
+    last_only: bool,
+    later_J: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Summarise the paths that begin at j, grouped by their length of n + 1 turns.
 
@@ -213,8 +228,11 @@ def _paths_below(
     for turn in range(turns - 1, 0, -1):
         here = (forest.turn_J == turn) & (forest.parent_J >= 0)
         parents = forest.parent_J[here]
-        longer_LJ = segment_mean(share_LJ[:-1, here], parents, count)
-        longer_LNJ = gamma * segment_mean(sum_LNJ[:-1, :, here], parents, count)
+        shares_LJ, sums_LNJ = share_LJ[:-1, here], sum_LNJ[:-1, :, here]
+        if later_J is not None:
+            shares_LJ, sums_LNJ = shares_LJ * later_J[here], sums_LNJ * later_J[here]
+        longer_LJ = segment_mean(shares_LJ, parents, count)
+        longer_LNJ = gamma * segment_mean(sums_LNJ, parents, count)
         share_LJ[1:] += longer_LJ
         sum_LNJ[1:] += longer_LNJ if last_only else longer_LNJ + longer_LJ[:, None] * shared_NJ
     return share_LJ, sum_LNJ

@@ -166,9 +166,13 @@ class Table:
         )
         return extras_NJ + bonuses(right_NJ, self.forest, algorithm.incentives)
 
-    def returns_NJ(self, algorithm: Algorithm, penalty_S: Tensor) -> Tensor:
+    def returns_NJ(
+        self, algorithm: Algorithm, penalty_S: Tensor, later_J: Tensor | None = None
+    ) -> Tensor:
         """Return the return of every joint action for every agent, computed without values. float64
         [N, J]
+
+        `later_J`: importance ratios of later joint actions (`credit.ratios`).
 
         With `returns: tree` a KL penalty is part of the reward, so it also lowers the returns of
         earlier turns. With the other rules nothing propagates across turns, so the penalty only
@@ -186,6 +190,7 @@ class Table:
                 algorithm.gamma,
                 1.0,
                 algorithm.pruned,
+                later_J,
             )
         else:
             read_NJ = turn_returns(
@@ -194,6 +199,7 @@ class Table:
                 algorithm.returns,
                 algorithm.gamma,
                 algorithm.reward_sharing,
+                later_J,
             )
             folded_NJ = read_NJ - penalty_NJ
         return folded_NJ + self.extras_NJ(algorithm)

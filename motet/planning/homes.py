@@ -104,6 +104,8 @@ def _work(
     completion_tokens: int | None,
 ) -> Workload:
     """Return what a policy does in a step. A prompt grows by one completion per turn."""
+    from motet.batch import weighs_completions
+
     plan, rounds_T = config.rollout, config.rollout.rounds(len(config.team))
     asked = completions = 0
     read = said = 0.0
@@ -127,6 +129,7 @@ def _work(
         parameters=shape.parameters,
         adapter=config.policies[policy].train == "lora",
         reference=config.algorithm.needs_reference,
+        present=weighs_completions(config.algorithm, config.train.max_lag),
         checkpointing=config.models[model].checkpointing,
         epochs=config.algorithm.epochs,
     )
@@ -164,6 +167,7 @@ def _add_critic(
         parameters=shape.parameters,
         adapter=chosen.train in ("lora", "head"),
         reference=True,
+        present=False,
         epochs=chosen.epochs or config.algorithm.epochs,
         plays=False,
     )

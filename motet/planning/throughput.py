@@ -6,7 +6,7 @@
 g_s GPUs sample and g_l GPUs learn. The GPU-seconds of a step are
 
     play   S·L / R
-    score  2·P·S·(L + Q/G) / (F·M)         only with a reference
+    score  2·P·S·(L + Q/G) / (F·M)         with a reference, and once more with a lag
     learn  k·P·S·(L + Q/G) / (F·M)
 
 for S completions of L tokens, prompts of Q tokens that G completions share, a model of P
@@ -60,6 +60,8 @@ class Workload:
     adapter: bool
     reference: bool = True
     """Whether a reference policy scores the completions."""
+    present: bool = False
+    """Whether the learning policy scores them before the first update (`importance_ratio`)."""
     checkpointing: bool = True
     """Whether learning computes the blocks again in the backward pass."""
     epochs: int = 1
@@ -98,7 +100,7 @@ def gpu_seconds(work: Workload, gpu: Gpu, own_sampler: bool = False) -> GpuSecon
     passes = work.parameters * work.tokens_read / (gpu.flops * MFU)
     return GpuSeconds(
         play=work.completions * work.completion_tokens / rate if work.plays else 0.0,
-        score=2.0 * passes if work.reference else 0.0,
+        score=2.0 * passes * (work.reference + work.present),
         learn=work.factor * work.epochs * passes,
     )
 

@@ -63,6 +63,8 @@ def test_epochs_repeat_learning_alone():
 
 def test_without_a_reference_nothing_is_scored():
     assert gpu_seconds(replace(WORK, reference=False), H100).score == 0.0
+    once = gpu_seconds(replace(WORK, reference=True), H100).score
+    assert gpu_seconds(replace(WORK, reference=True, present=True), H100).score == 2.0 * once
 
 
 def test_a_critic_learns_and_samples_nothing():

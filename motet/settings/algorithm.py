@@ -141,12 +141,17 @@ class Algorithm(Settings):
     at the beginning of the step (nats per token). With `train.max_lag` it is measured from the
     policy that sampled."""
     importance_sampling: Literal["auto", "none", "truncate", "mask"] = "auto"
-    """Correction for samples of older weights, for a loss without a ratio to them. truncate: each
-    advantage is multiplied by min(π/μ, importance_cap), where μ is the policy that sampled. mask:
-    by π/μ, and tokens above the cap do not count. auto: truncate with `train.max_lag: 1`, else
-    none."""
+    """Correction for samples of older weights μ. truncate: what is learned from is multiplied by
+    min(π/μ, importance_cap). mask: by π/μ, and by 0 above the cap. auto: truncate with
+    `train.max_lag: 1`, else none."""
+    importance_ratio: Literal["auto", "joint", "sequence", "token"] = "auto"
+    """Whose π/μ it is. joint: of all tokens of the joint action, of all agents, and of the turns
+    before it; without a cap the gradient is exact. sequence: of the completion. token: of the
+    token alone. joint and sequence compute the present log-probabilities once more per step, and
+    correct the KL terms and the entropy bonus too. auto: joint with `train.max_lag: 1`, or if the
+    loss has a ratio of its own; else token."""
     importance_cap: PositiveFloat = 2.0
-    """The largest π/μ of a token in `importance_sampling`."""
+    """The largest π/μ in `importance_sampling`."""
     epochs: PositiveInt = 1
     """Passes over a step's samples."""
     minibatches: PositiveInt = 1
@@ -229,12 +234,6 @@ class Algorithm(Settings):
             raise ValueError(
                 f"got importance_sampling {mode} with preference, but pairs use the present "
                 "log-probabilities: drop it"
-            )
-        if mode == "mask" and self.reduce == "token_mean":
-            raise ValueError(
-                "got importance_sampling mask with reduce token_mean, whose number of tokens is "
-                "known before it is known which ones count: use reduce: sequence_mean, or "
-                "importance_sampling: truncate"
             )
 
     def _refuse_clipping(self) -> None:

@@ -6,6 +6,7 @@ Nothing here knows on which device or machine a model runs, or the name of an al
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from motet.batch import weighs_completions
 from motet.core import (
     CreditState,
     Episode,
@@ -20,6 +21,7 @@ from motet.trainer.comparator import as_own
 from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.earlier import Earlier, with_earlier_pairs
 from motet.trainer.learn import learn_pairs, learn_samples
+from motet.trainer.present import present_logprobs
 from motet.trainer.reward_model import NOT_FITTED, Fitted, first_steps, fit, judged, play_for_pairs
 from motet.trainer.score import score
 from motet.trainer.timing import Stopwatch
@@ -166,6 +168,10 @@ async def learn_step(
     scores = await components.stop.unless_wished(
         score(components.scorer, episodes, algorithm, team)
     )
+    if weighs_completions(algorithm, components.max_lag):
+        budget = step_config.token_budget
+        present = await present_logprobs(components, episodes, budget)
+        scores = replace(scores, present=present)
     clock.lap("score")
     turns = len(components.plan.samples)
     credit = assign_credit(episodes, scores, algorithm, state, team, turns, components.credit)

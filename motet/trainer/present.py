@@ -7,8 +7,10 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from motet.batch import Batch, Learner
-from motet.core import SampleId
+from motet.batch import Batch, Learner, pack
+from motet.core import Episode, SampleId, TrainSample
+from motet.trainer.components import TrainComponents
+from motet.trainer.score import completions_of
 
 T = TypeVar("T")
 
@@ -42,16 +44,51 @@ async def side_by_side(
     return [found[place] for place in range(len(work))]
 
 
+async def present_logprobs(
+    components: TrainComponents, episodes: Sequence[Episode], token_budget: int
+) -> dict[SampleId, tuple[float, ...]]:
+    """Return the log-probabilities of all tokens under the policies that learn, in nats.
+
+    Completions of policies that are never trained have none.
+    """
+    own = [
+        TrainSample(
+            id,
+            completion.policy,
+            round_.turn,
+            round_.prompt_tokens[id.agent],
+            completion,
+            advantage=0.0,
+            share=1.0,
+        )
+        for id, round_, completion in completions_of(episodes)
+        if completion.tokens and completion.policy not in components.team.frozen
+    ]
+    lengths = {sample.id: len(sample.completion.tokens or ()) for sample in own}
+    batches = pack(own, token_budget, "sequence_sum", components.longest)
+    logp = await _logprobs(components.learners, batches)
+    return {
+        id: tuple(row[: lengths[id]])
+        for batch, logp_BL in zip(batches, logp, strict=True)
+        for id, row in zip(batch.ids, logp_BL.tolist(), strict=True)
+    }
+
+
 async def present_logp(
     learners: Mapping[str, Learner], batches: Sequence[Batch]
 ) -> dict[SampleId, float]:
     """Return the log-probability of each completion under the present policies, in nats."""
+    logp: dict[SampleId, float] = {}
+    for batch, logp_BL in zip(batches, await _logprobs(learners, batches), strict=True):
+        logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
+    return logp
+
+
+async def _logprobs(learners: Mapping[str, Learner], batches: Sequence[Batch]) -> list[Tensor]:
+    """Return the log-probabilities of each batch under the present weights, [B, L]."""
 
     async def logprobs(learner: Learner, batch: Batch) -> Tensor:
         return await learner.logprobs(batch)
 
     work = [(learners[batch.policy], partial(logprobs, batch=batch)) for batch in batches]
-    logp: dict[SampleId, float] = {}
-    for batch, logp_BL in zip(batches, await side_by_side(work), strict=True):
-        logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
-    return logp
+    return await side_by_side(work)

@@ -50,7 +50,7 @@ async def _reference(
             completion.tokens,
             completion.temperature,
         )
-        for id, round_, completion in _completions(episodes)
+        for id, round_, completion in completions_of(episodes)
         if completion.tokens is not None and completion.policy not in team.frozen
     }
     return dict(zip(wanted, await scorer.logprobs(list(wanted.values())), strict=True))
@@ -61,7 +61,7 @@ async def _values(
 ) -> dict[ValueId, ValueEstimate]:
     wanted: dict[ValueId, ValueRequest] = {}
     first_rounds = _first_rounds(episodes) if algorithm.critic_view == "first" else {}
-    for id, round_, completion in _completions(episodes):
+    for id, round_, completion in completions_of(episodes):
         if id.agent not in team.critics:
             continue
         critic = team.critics[id.agent]
@@ -83,7 +83,8 @@ async def _values(
     return dict(zip(wanted, await scorer.values(list(wanted.values())), strict=True))
 
 
-def _completions(episodes: Sequence[Episode]) -> Iterator[tuple[SampleId, Round, Completion]]:
+def completions_of(episodes: Sequence[Episode]) -> Iterator[tuple[SampleId, Round, Completion]]:
+    """Yield all completions, each with its id and the Round that it belongs to."""
     for episode in episodes:
         for path, round_ in walk(episode.root) if episode.root is not None else ():
             for agent, completions in round_.samples.items():
@@ -95,7 +96,7 @@ def _first_rounds(episodes: Sequence[Episode]) -> dict[SampleId, Round]:
     """Return, for every completion, the first Round on its path in which its agent acted."""
     seen: dict[tuple[str, Path, str], Round] = {}
     found: dict[SampleId, Round] = {}
-    for id, round_, _ in _completions(episodes):
+    for id, round_, _ in completions_of(episodes):
         above = (id.path[:depth] for depth in range(len(id.path)))
         earlier = [
             seen[id.episode, path, id.agent]

@@ -114,7 +114,7 @@ def test_one_step_off_plays_beside_the_update_and_resumes_to_the_bit(
     assert [row["time/play"] > 0 for row in steps] == [True, False, False, False]
     assert ["time/beside/play" in row for row in steps] == [False, True, True, True]
     assert ["time/wait" in row for row in steps] == [True, True, True, False]
-    assert all(row["learn/importance_weight"] != 1.0 for row in steps[1:])
+    assert all(row["credit/importance_weight"] != 1.0 for row in steps[1:])
     broken = tmp_path / "resumed" / "whole"
     shutil.copytree(whole, broken)
     for step in (3, 4):
