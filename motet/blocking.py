@@ -22,6 +22,8 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
+from motet.looking import refuse_command
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,10 +41,15 @@ def blocking(function: Callable[P, T]) -> Callable[P, T]:
     The function then runs in a daemon thread, with a copy of the caller's context variables. Its
     result or its exception, with the whole traceback, is that of the call. The loop of the caller
     waits, so nothing else runs in it: in a server, use `await asyncio.to_thread(function, ...)`.
+    A command of `motet.api` is refused in a file that is being imported for its functions.
     """
+
+    commands = function.__module__.startswith("motet.api.")
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if commands:
+            refuse_command(function.__name__)
         try:
             asyncio.get_running_loop()
         except RuntimeError:

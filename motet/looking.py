@@ -30,6 +30,33 @@ def only_looks() -> bool:
     return _LOOKING.get()
 
 
+_IMPORTING: ContextVar[str] = ContextVar("importing", default="")
+
+
+@contextmanager
+def only_imports(file: str) -> Iterator[None]:
+    """Let no command run, while the body imports a user's file for its functions.
+
+    The file may be the script that trained the run.
+    """
+    before = _IMPORTING.set(file)
+    try:
+        yield
+    finally:
+        _IMPORTING.reset(before)
+
+
+def refuse_command(name: str) -> None:
+    """Raise ConfigError inside `only_imports`: a command would run."""
+    file = _IMPORTING.get()
+    if file:
+        raise ConfigError(
+            f"{file} is loaded for its functions, but it calls motet.{name} while it is imported; "
+            f'expected the call under `if __name__ == "__main__":`, or the functions in a file of '
+            "their own"
+        )
+
+
 def refuse_code(reference: str) -> None:
     """Raise ConfigError inside `looking()`: `reference` names code."""
     if only_looks():

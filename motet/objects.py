@@ -17,18 +17,26 @@ import hashlib
 import importlib
 import inspect
 import json
+import re
 import types
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from motet.code_files import is_of_old_text, is_own
-from motet.core.row_values import identity
+from motet.core.row_values import decoded, identity, json_line, kept
 from motet.errors import ConfigError
 from motet.looking import only_looks
+from motet.reading import ROWS, read_bytes
 
 PREFIX = "object:"
+ROWS_FOLDER = "rows"
+"""The folder in a run for the rows that a program passed to `train_team`."""
 _kept: dict[str, Any] = {}
+_recorded: set[str] = set()
+"""The rows that the folder of a run gets."""
+_folders: list[Path] = []
+"""Folders of runs whose rows may be needed."""
 
 
 def keep(value: Any, origin: Any = None) -> str:
@@ -44,15 +52,64 @@ def keep(value: Any, origin: Any = None) -> str:
     return reference
 
 
-def keep_rows(rows: list[dict[str, Any]], what: str) -> str:
+def keep_rows(rows: list[dict[str, Any]], what: str, *, recorded: bool = False) -> str:
     """Keep the rows of a dataset, and return the reference to them. Its hash is that of the rows.
 
     `rows` have values that `row_values.kept` gave. `what` is the name of the rows in the reference,
-    such as train.
+    such as train. `recorded`: the folder of a run with them gets them too.
     """
     reference = f"{PREFIX}rows:{what}@{_hash(identity(rows).encode())}"
     _kept[reference] = rows
+    if recorded:
+        _recorded.add(reference)
     return reference
+
+
+def record_rows(folder: Path, reference: str) -> None:
+    """Write rows into the folder of their run, if they are to be, for `found` of other
+    processes."""
+    file = _file_of_rows(folder, reference)
+    if reference in _recorded and not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        beside = file.with_name(f".{file.name}.writing")
+        beside.write_text("".join(map(json_line, found(reference))), encoding="utf-8")
+        beside.replace(file)
+
+
+def find_rows_in(folder: Path) -> None:
+    """Let `found` read the rows that are in the folder of a run."""
+    if folder not in _folders and (folder / ROWS_FOLDER).is_dir():
+        _folders.append(folder)
+
+
+def _file_of_rows(folder: Path, reference: str) -> Path:
+    what, _, digest = reference.removeprefix(f"{PREFIX}rows:").rpartition("@")
+    return folder / ROWS_FOLDER / f"{what}-{digest}.jsonl"
+
+
+def _read_rows(reference: str) -> list[dict[str, Any]] | None:
+    """Return the rows of a reference from the folder of a run. None if there is none with them."""
+    if not re.fullmatch(rf"{PREFIX}rows:\w+@\w+", reference):
+        return None
+    for folder in _folders:
+        file = _file_of_rows(folder, reference)
+        if file.is_file():
+            try:
+                lines = read_bytes(file, ROWS).splitlines()
+                rows = [kept(decoded(json.loads(line)), f"{file}: a row") for line in lines]
+            except (ValueError, RecursionError, OSError) as error:
+                raise ConfigError(
+                    f"{file} cannot be read: {error}; expected the rows of the run: restore it"
+                ) from error
+            if keep_rows(rows, what_of(reference)) == reference:
+                return rows
+            raise ConfigError(f"{file} has other rows than the run began with: restore it")
+    return None
+
+
+def what_of(reference: str) -> str:
+    """Return the name of the rows in a reference, such as train."""
+    return reference.removeprefix(f"{PREFIX}rows:").rpartition("@")[0]
 
 
 def is_object(name: object) -> bool:
@@ -86,7 +143,9 @@ def _imported(reference: str) -> Any:
     if only_looks():
         return None
     module, _, name = reference.removeprefix(PREFIX).rpartition("@")[0].partition(":")
-    if module in ("rows", "__main__") or "<" in name:
+    if module == "rows":
+        return _read_rows(reference)
+    if module == "__main__" or "<" in name:
         return None
     try:
         value: Any = importlib.import_module(module)

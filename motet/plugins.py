@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import stat
 import sys
 import traceback
@@ -24,7 +25,7 @@ from weakref import WeakKeyDictionary
 
 from motet.code_files import files_behind, is_foreign, is_of_old_text, is_own
 from motet.errors import ConfigError, shortened
-from motet.looking import refuse_code
+from motet.looking import only_imports, refuse_code
 from motet.objects import file_behind, found, is_object
 from motet.tracebacks import place_of_error
 
@@ -80,6 +81,9 @@ def load_object(reference: str, folder: Path = Path(), *, registered: bool = Fal
     if not registered:
         refuse_code(reference)
     place, _, name = reference.rpartition(":")
+    passed = _passed(_anchored(reference, folder))
+    if passed is not None:
+        return passed
     if place.endswith(".py"):
         module = _load_file(Path(os.path.realpath(folder / place)))
     else:
@@ -123,6 +127,51 @@ def load_function(
     return function
 
 
+_PASSED: dict[str, tuple[Any, dict[Path, str]]] = {}
+"""Reference -> the object that the program itself passed, and the files behind it then."""
+_PLAIN_NAME = re.compile(r"[^:\s]+\.py")
+
+
+def reference_to(value: Any) -> str | None:
+    """Return a reference to a function or class of the program: /path/file.py:NAME.
+
+    With it another process loads the file, also that of the main script. In this process it leads
+    to `value` itself, until the file is edited. None if no file of the user defines it by name (a
+    lambda, an inner function, a cell of a notebook), if its module belongs to a package, or if its
+    file was edited since it was loaded.
+    """
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    name = getattr(value, "__qualname__", "")
+    if module is None or not name.isidentifier() or getattr(module, name, None) is not value:
+        return None
+    path = _file_of(module)
+    if path is None or not path.is_file() or is_of_old_text(value):
+        return None
+    spec = getattr(module, "__spec__", None)
+    if module.__name__ == "__main__" and spec is not None:
+        reference = f"{spec.name}:{name}"  # python -m
+    elif module.__package__ or _PLAIN_NAME.fullmatch(str(path)) is None:
+        return None
+    else:
+        reference = f"{path}:{name}"
+    _PASSED[reference] = (value, files_behind(path))
+    return reference
+
+
+def _passed(reference: str) -> Any:
+    """Return the object that the program passed. None if there is none, or if a file was edited."""
+    value, files = _PASSED.get(reference, (None, {}))
+    if files and files_behind(next(iter(files))) != files:
+        del _PASSED[reference]
+        return None
+    return value
+
+
+def _anchored(reference: str, folder: Path) -> str:
+    place, _, name = reference.rpartition(":")
+    return f"{os.path.realpath(folder / place)}:{name}" if place.endswith(".py") else reference
+
+
 def code_behind(reference: str) -> dict[Path, str]:
     """Return the user's files that a loaded reference comes from: path -> hash when it was loaded.
 
@@ -132,6 +181,8 @@ def code_behind(reference: str) -> dict[Path, str]:
     if is_object(reference):
         file = file_behind(reference)
         return {} if file is None else files_behind(file)
+    if reference in _PASSED:
+        return dict(_PASSED[reference][1])
     place = reference.rpartition(":")[0]
     name = _name_of(Path(os.path.realpath(place))) if place.endswith(".py") else place
     module = sys.modules.get(name)
@@ -155,7 +206,7 @@ def _load_module(name: str) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None and _is_old(known):
         _forget_old(_FILES.get(known, {}), files_behind(Path(str(known.__file__)).resolve()))
-    with _importable(home), _from_text(home):
+    with _importable(home), _from_text(home), only_imports(name):
         module = importlib.import_module(name)
     _remember(module)
     return module
@@ -176,10 +227,21 @@ def _remember(module: ModuleType) -> None:
     if file is None or module in _FILES:
         return
     _FILES[module] = files_behind(file)
-    for beside in list(sys.modules.values()):
-        path = _file_of(beside) if isinstance(beside, ModuleType) else None
-        if path in _FILES[module] and beside not in _FILES:
+    for _, beside, path in _modules_of(_FILES[module]):
+        if beside not in _FILES:
             _FILES[beside] = files_behind(path)
+
+
+def _modules_of(files: Iterable[Path]) -> Iterator[tuple[str, ModuleType, Path]]:
+    """Yield (name, module, file) of the modules that were loaded from these files."""
+    places = set(files)
+    names = {path.name for path in places}
+    for name, module in list(sys.modules.items()):
+        said = getattr(module, "__file__", None)
+        if isinstance(said, str) and os.path.basename(said) in names:  # noqa: PTH119 (thousands)
+            path = _file_of(module)
+            if path in places:
+                yield name, module, path
 
 
 def _is_old(module: ModuleType) -> bool:
@@ -198,9 +260,8 @@ def _is_old(module: ModuleType) -> bool:
 
 def _forget_old(before: dict[Path, str], now: dict[Path, str]) -> None:
     """Let the next import of every module behind these files that has changed load it again."""
-    for name, module in list(sys.modules.items()):
-        path = _file_of(module) if isinstance(module, ModuleType) else None
-        if path is not None and path in {*before, *now} and name != "__main__" and _is_old(module):
+    for name, module, _ in _modules_of({*before, *now}):
+        if name != "__main__" and _is_old(module):
             del sys.modules[name]
 
 
@@ -257,7 +318,12 @@ def _load_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        with _importable(path.parent), _also_named(path.stem, module), _from_text(path.parent):
+        with (
+            _importable(path.parent),
+            _also_named(path.stem, module),
+            _from_text(path.parent),
+            only_imports(path.name),
+        ):
             spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[module_name]

@@ -19,7 +19,7 @@ from motet.credit.own import CreditStep
 from motet.environments.registry import check_is_environment
 from motet.errors import ConfigError
 from motet.objects import keep, keep_rows
-from motet.plugins import nearest
+from motet.plugins import nearest, reference_to
 from motet.rewards.reward import RewardLike
 from motet.settings import Algorithm
 
@@ -60,11 +60,11 @@ def sections_of(objects: Mapping[str, Any]) -> dict[KeyPath, Any]:
     if "environment" in given:
         found["environment",] = {"name": _environment(given["environment"])}
     if "reward" in given:
-        found["reward",] = {"name": keep(given["reward"])}
+        found["reward",] = {"name": _kept(given["reward"])}
     if "algorithm" in given:
         found["algorithm",] = _algorithm(given["algorithm"])
     if "credit" in given:
-        found["credit",] = keep(_function(given["credit"], "credit"))
+        found["credit",] = _kept(_function(given["credit"], "credit"))
     if "data" in given:
         data = given["data"]
         splits = data if isinstance(data, Mapping) else {"train": data}
@@ -76,8 +76,8 @@ def sections_of(objects: Mapping[str, Any]) -> dict[KeyPath, Any]:
     return found
 
 
-def rows_of(rows: RowsLike, split: str) -> str:
-    """Return the path of the rows, or a reference to them."""
+def rows_of(rows: RowsLike, split: str, *, recorded: bool = False) -> str:
+    """Return the path of the rows, or a reference to them. `recorded`: as in `keep_rows`."""
     if isinstance(rows, str | Path):
         return str(rows)
     found = [dict(row) if isinstance(row, Mapping) else row for row in _listed(rows)]
@@ -91,6 +91,7 @@ def rows_of(rows: RowsLike, split: str) -> str:
     return keep_rows(
         [kept(row, f"data.{split}: row {number}") for number, row in enumerate(found, start=1)],
         split,
+        recorded=recorded,
     )
 
 
@@ -119,7 +120,14 @@ def _listed(rows: Any) -> Iterable[Any]:
 def _environment(given: Any) -> str:
     if not isinstance(given, type):
         check_is_environment(given, "environment")
-    return keep(given)
+    return _kept(given)
+
+
+def _kept(given: Any) -> str:
+    """Return a reference to an object: to its file if the main script defines it, because no other
+    process can import that."""
+    in_script = getattr(given, "__module__", None) == "__main__"
+    return (reference_to(given) if in_script else None) or keep(given)
 
 
 def _algorithm(given: Any) -> dict[str, Any]:

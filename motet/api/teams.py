@@ -13,12 +13,14 @@ from motet.api.training import train
 from motet.assembly.objects import references
 from motet.blocking import blocking
 from motet.config.load import load_config, make_config
+from motet.config.paths import REFERENCE
 from motet.config.schema import RunConfig
 from motet.config.yaml import write_yaml
 from motet.core.row_values import json_line
 from motet.data.load import load_rows
 from motet.errors import ConfigError
 from motet.objects import found, keep
+from motet.plugins import reference_to
 from motet.trainer.callbacks import Callback, OnMetrics
 
 PromptFunction: TypeAlias = Callable[[Mapping[str, Any]], str]
@@ -150,20 +152,26 @@ def _rows(rows: RowsLike, what: str) -> list[dict[str, Any]]:
 def _split(rows: list[dict[str, Any]], heldout: RowsLike | None) -> tuple[str, str]:
     """Return references to the rows for training and for evaluation."""
     if heldout is not None:
-        return rows_of(rows, "train"), rows_of(_rows(heldout, "heldout"), "eval")
+        return _recorded(rows, "train"), _recorded(_rows(heldout, "heldout"), "eval")
     if len(rows) < 2:
         raise ConfigError(
             f"rows has {len(rows)} row; expected at least 2, one of them for evaluation, or "
             "heldout=rows"
         )
     count = max(1, len(rows) // HELD_OUT)
-    return rows_of(rows[:-count], "train"), rows_of(rows[-count:], "eval")
+    return _recorded(rows[:-count], "train"), _recorded(rows[-count:], "eval")
+
+
+def _recorded(rows: list[dict[str, Any]], split: str) -> str:
+    """Return a reference to rows that the folder of the run gets, so that every command can read
+    them."""
+    return rows_of(rows, split, recorded=True)
 
 
 def _kept(function: Any, key: str) -> str:
     if isinstance(function, type) or not callable(function):
         raise ConfigError(f"{key} is {function!r}; expected a function")
-    return keep(function)
+    return reference_to(function) or keep(function)
 
 
 # ------------------------------------------------------------ for the command line
@@ -188,11 +196,21 @@ def write_config(config: RunConfig, folder: str | Path) -> Path:
         if key.startswith("data."):
             lines = [json_line(row) for row in found(name)]
             (place / names[name]).write_text("".join(lines), encoding="utf-8")
-    plain = with_references(config.model_dump(mode="json"), names)
+    plain = config.model_dump(mode="json")
+    plain = with_references(plain, names | _relative(plain["environment"], place))
     path = place / "config.yaml"
     path.write_text(write_yaml(plain), encoding="utf-8")
     load_config(path)  # what was written can be read
     return path
+
+
+def _relative(value: Any, folder: Path) -> dict[str, str]:
+    """Return /path/file.py:NAME -> the same relative to `folder`, for the references in a value."""
+    if isinstance(value, str) and REFERENCE.fullmatch(value):
+        file, _, name = value.partition(":")
+        return {value: f"{os.path.relpath(file, folder)}:{name}"}
+    parts = value.values() if isinstance(value, Mapping) else ()
+    return {name: new for part in parts for name, new in _relative(part, folder).items()}
 
 
 def named_in_file(reference: str, key: str, folder: Path) -> str:

@@ -20,6 +20,7 @@ from motet.blocking import blocking
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, Interrupted
+from motet.objects import is_object, record_rows
 from motet.sandbox import temporary
 from motet.timeouts import run_loop
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
@@ -185,6 +186,9 @@ def _started(
     # Write the config first: a folder with a config can be resumed or overwritten.
     write_whole(folder.config, dump_config(settings))
     trackers = _trackers(settings, folder, resumed.step if resumed else None)
+    for source in (settings.data.train, settings.data.eval):
+        if source is not None and is_object(source.path):
+            record_rows(folder.path, str(source.path))
     record_code(folder, settings, resumed.step if resumed else 0)
     return trackers + ([] if report is None else [FunctionTracker(report)])
 

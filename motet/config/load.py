@@ -39,6 +39,7 @@ from motet.config.yaml import (
     write_yaml,
 )
 from motet.errors import ConfigError, shortened
+from motet.objects import find_rows_in
 from motet.plugins import look_at, nearest
 from motet.reading import read_text
 from motet.settings import Settings
@@ -62,6 +63,7 @@ def load_config(
     Raises: ConfigError with one line per problem. Each line names the key, and the file and line or
     the override where it is set.
     """
+    find_rows_in(Path(path).absolute().parent)
     return _checked(RunConfig, _read_with_bases(Path(path), ()), overrides, replaced)
 
 
