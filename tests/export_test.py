@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import yaml
+from safetensors.torch import load_file, save_file
 
 import motet
 from motet.exports import weights as exported_weights
@@ -260,6 +261,22 @@ def test_an_existing_folder_is_refused_and_only_an_export_is_replaced(place, tmp
     with pytest.raises(motet.ConfigError, match=r"expected the folder of a run"):
         motet.export(ROOT / "configs", tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+def test_an_export_that_is_another_model_leaves_no_folder(place, tmp_path, monkeypatch):
+    run, out = place / "runs" / "lora", tmp_path / "out"
+    copy = exported_weights._place
+
+    def damaged(source, into):
+        if into.name != "adapter_model.safetensors":
+            return copy(source, into)
+        tensors = load_file(source)
+        return save_file({name: one + 0.1 for name, one in tensors.items()}, into)
+
+    monkeypatch.setattr(exported_weights, "_place", damaged)
+    with pytest.raises(motet.ConfigError, match="policy p is not the policy of the run"):
+        motet.export(run, out)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_or_a_missing_policy_keeps_the_earlier_export(place, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -99,6 +100,9 @@ def _place(source: Path, into: Path) -> None:
 def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
     """Add an adapter to its base in float32, and save the result in `dtype` as a whole model.
 
+    If the adapter changes the embeddings or the language head, and the base uses one weight for
+    both, the result has two: else the change of one would be a change of both.
+
     Raises: ConfigError if the base cannot be loaded, or if the sum is not finite; OSError.
     """
     import torch
@@ -111,7 +115,11 @@ def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
 
     model: Any = load_model(base, torch.float32, torch.device("cpu"))
     try:
-        merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Model (has|with) .*tie_word_embeddings")  # `_untie`
+            adapted = PeftModel.from_pretrained(model, str(adapter))
+            _untie(adapted)
+            merged = adapted.merge_and_unload(safe_merge=True)
     except ValueError as error:
         raise ConfigError(f"{adapter} cannot be merged into {base}: {error}") from error
     tokenizer = load_tokenizer(base)[0]
@@ -120,3 +128,20 @@ def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
         # The tokenizer of the policy may have another chat template than that of its base.
         if (adapter / name).is_file() and name.startswith(("tokenizer", "chat_template")):
             shutil.copyfile(adapter / name, into / name)
+
+
+def _untie(adapted: Any) -> None:
+    """Give the language head a weight of its own if an adapter changes it or the embeddings."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from torch import nn
+
+    model: Any = adapted.get_base_model()
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    if not any(isinstance(one, BaseTunerLayer) for one in ends):
+        return
+    first, head = (getattr(one, "base_layer", one) for one in ends)
+    if first.weight is not head.weight:
+        return
+    head.weight = nn.Parameter(head.weight.detach().clone())
+    for config in (model.config, model.config.get_text_config()):
+        config.tie_word_embeddings = False

@@ -14,6 +14,7 @@ from motet.errors import ConfigError
 from motet.exports import MODELS, POLICIES
 from motet.exports.code import CodeFiles
 from motet.exports.team import move_code, policies_of, team_config, write_rows, write_team
+from motet.exports.verify import verify
 from motet.exports.weights import PolicyFolder, copy_adapter, copy_model, merge
 from motet.objects import is_object
 from motet.plugins import look_at
@@ -39,7 +40,7 @@ def write_export(
     *,
     merged: bool,
 ) -> Written:
-    """Write everything but the card into an empty folder.
+    """Write everything but the card into an empty folder, and compare its policies with the run's.
 
     Args:
         bases: model name -> a folder, or a name of the hub.
@@ -47,10 +48,11 @@ def write_export(
         steps: the training steps behind the weights.
         merged: whether adapters are merged into their bases.
 
-    Raises: ConfigError if something is missing, or if a path of this machine would be in the
-    export; OSError.
+    Raises: ConfigError if something is missing, if a path of this machine would be in the export,
+    or if an exported policy is another model than that of the run; OSError.
     """
-    folders = _write_policies(folder, config, bases, trained, merged)
+    sources = _sources(config, trained)
+    folders = _write_policies(folder, config, bases, sources, merged)
     plain = team_config(config, folders, steps, config.seed)
     copied: list[str] = []
     left_out: list[str] = []
@@ -66,24 +68,34 @@ def write_export(
     write_team(plain, folder, TEAM)
     load_config(folder / TEAM)  # what was written can be read
     code.check()
+    verify(folder, config, folders, bases, sources)
     return Written(folders, copied, left_out)
+
+
+def _sources(config: RunConfig, trained: Mapping[str, Path]) -> dict[str, Path]:
+    """Return policy -> the folder of its weights, for those that have weights of their own."""
+    started = {
+        name: Path(adapter)
+        for name in policies_of(config)
+        if (adapter := config.policies[name].adapter) is not None
+    }
+    return started | {name: trained[name] for name in policies_of(config) if name in trained}
 
 
 def _write_policies(
     folder: Path,
     config: RunConfig,
     bases: Mapping[str, str | Path],
-    trained: Mapping[str, Path],
+    sources: Mapping[str, Path],
     merged: bool,
 ) -> list[PolicyFolder]:
     """Write one folder per policy that has weights of its own."""
     found = []
     for name in policies_of(config):
         chosen, into = config.policies[name], folder / POLICIES / name
-        source = Path(chosen.adapter) if chosen.adapter is not None else None
-        source = trained.get(name, source)
-        if source is None:
+        if name not in sources:
             continue
+        source = sources[name]
         if chosen.train == "full":
             copy_model(source, into)
             one = PolicyFolder(name=name, adapter=False)
