@@ -48,14 +48,15 @@ def compare(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
 
 
 def _other_code(one: FileHashes, other: FileHashes) -> list[str]:
-    """Return `code.FILE=HASH` for each file that differs. A run of an earlier version has no
-    hashes, and differs from none."""
+    """Return `code.FILE=HASH` for each file that both runs loaded and that differs.
+
+    A file that only one of them loaded is named by another key, or imported by a file that differs.
+    A run of an earlier version has no hashes, and differs from none.
+    """
     if one is None or other is None:
         return []
     return [
-        f"code.{file}={other.get(file, 'not loaded')}"
-        for file in {**one, **other}
-        if one.get(file) != other.get(file)
+        f"code.{file}={other[file]}" for file in one if file in other and one[file] != other[file]
     ]
 
 
