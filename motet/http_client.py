@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
 from motet.errors import MotetError
+from motet.secret_values import spellings as all_spellings
 
 if TYPE_CHECKING:
     import httpx2 as httpx
@@ -294,7 +295,7 @@ class JsonClient:
             b64encode(said.encode()).decode().rstrip("=")
             for said in (self._key, f"Bearer {self._key}")
         }
-        for spelling in sorted(spellings, key=len, reverse=True):
+        for spelling in sorted({*spellings, *all_spellings(self._key)}, key=len, reverse=True):
             text = text.replace(spelling, "[key]")
         return text
 

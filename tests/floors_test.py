@@ -26,6 +26,7 @@ FLOORS = [
         "blocking",
         "looking",
         "code_files",
+        "secret_values",
         "objects",
         "tracebacks",
     },

@@ -10,6 +10,7 @@ from typing import Any
 from motet.errors import ConfigError, shortened
 from motet.reading import check_regular
 from motet.rollout.record import episode_of
+from motet.secret_values import without_secrets
 from motet.viewer import plain
 from motet.viewer.game import game_tree, pieces_of
 from motet.viewer.index import IndexState, visible_to_sqlite
@@ -23,7 +24,7 @@ from motet.viewer.queries import (
     neighbours,
     place_of_game,
 )
-from motet.viewer.secrets import shown_config, without_secrets
+from motet.viewer.secrets import shown_config
 from motet.viewer.shelf import ShelfRun
 from motet.viewer.team import team_figures
 
@@ -95,12 +96,13 @@ class Pages:
         try:
             found = self._clean(run, answer())
             as_json(found)
-        except ConfigError:
-            raise
+        except ConfigError as error:
+            raise ConfigError(without_secrets(str(error), run.secrets)) from error
         except RecursionError as error:
             raise ConfigError(f"{what} of {run.name} is nested too deeply to be shown") from error
         except Exception as error:
-            raise ConfigError(f"{what} of {run.name} cannot be shown: {_said(error)}") from error
+            said = without_secrets(_said(error), run.secrets)
+            raise ConfigError(f"{what} of {run.name} cannot be shown: {said}") from error
         return found
 
     # -------------------------------------------------------------------------------------- answers

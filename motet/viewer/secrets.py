@@ -1,18 +1,11 @@
-"""Keep keys and passwords off the pages.
+"""Keep keys and passwords off the pages."""
 
-A run does not record keys. But a user's environment or a model may have printed one into a text,
-and a config written by hand may hold one.
-"""
-
-import os
 import re
-from collections.abc import Mapping, Sequence
-from math import isfinite
+from collections.abc import Mapping
 from typing import Any
 
-HIDDEN = "[hidden]"
-SHORTEST = 8
-"""Shorter values of environment variables are not searched for: they could be part of any word."""
+from motet.secret_values import HIDDEN, secret_variables
+
 _SECRET_NAME = re.compile(
     r"(^|[_.-])(password|passwd|secret|credentials?|authorization|cookie"
     r"|(api|access|auth|private|secret)[_-]?(key|token)|token|key)$",
@@ -24,38 +17,11 @@ _PASSWORD_IN_URL = re.compile(r"(\w+://)[^/\s@]*@")
 def secrets_of_machine(config: Any) -> list[str]:
     """Return the values of this process's environment variables that are secrets.
 
-    These are the variables with the name of a secret, and those that the config names as
-    `key_variable`. The longest comes first.
+    These are those of `secret_variables`, and those that the config names as `key_variable`. The
+    longest comes first.
     """
-    named = set(_key_variables(config))
-    values = {
-        value
-        for name, value in os.environ.items()
-        if len(value) >= SHORTEST and (name in named or _SECRET_NAME.search(name))
-    }
-    return sorted(values, key=len, reverse=True)
-
-
-def without_secrets(value: Any, secrets: Sequence[str]) -> Any:
-    """Return plain JSON values with secrets replaced in every string, also in keys.
-
-    Numbers that JSON does not have (NaN, infinity) become None.
-    """
-    if isinstance(value, str):
-        for secret in secrets:
-            if secret in value:
-                value = value.replace(secret, HIDDEN)
-        return value
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {
-            without_secrets(str(key), secrets): without_secrets(one, secrets)
-            for key, one in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [without_secrets(one, secrets) for one in value]
-    return value
+    found = secret_variables(_key_variables(config))
+    return sorted(set(found.values()), key=len, reverse=True)
 
 
 def shown_config(config: Any, at: str = "") -> dict[str, Any]:
@@ -65,11 +31,22 @@ def shown_config(config: Any, at: str = "") -> dict[str, Any]:
         for key, value in config.items():
             found |= shown_config(value, f"{at}.{key}" if at else str(key))
         return found
-    if isinstance(config, str):
-        if _SECRET_NAME.search(at):
-            return {at: HIDDEN}
-        config = _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", config)
-    return {at: config}
+    if _SECRET_NAME.search(at) and not isinstance(config, bool | int | float | None):
+        return {at: HIDDEN}
+    return {at: _without_passwords(config)}
+
+
+def _without_passwords(value: Any) -> Any:
+    if isinstance(value, str):
+        return _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", value)
+    if isinstance(value, Mapping):
+        return {
+            key: HIDDEN
+            if isinstance(one, str) and _SECRET_NAME.search(str(key))
+            else _without_passwords(one)
+            for key, one in value.items()
+        }
+    return [_without_passwords(one) for one in value] if isinstance(value, list) else value
 
 
 def _key_variables(config: Any) -> list[str]:

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from motet.viewer.secrets import HIDDEN, secrets_of_machine, shown_config, without_secrets
+from motet.secret_values import HIDDEN, without_secrets
+from motet.viewer.secrets import secrets_of_machine, shown_config
 
 
 def test_secret_variables_and_those_that_the_config_names_are_found(
