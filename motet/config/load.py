@@ -8,6 +8,8 @@ a.b=c                         an override; it takes precedence over all files an
                               overrides; c is parsed as YAML 1.2
 team.a=null                   removes a name that a lower layer defines (in models, policies, team)
 algorithm=grpo                short for algorithm.name=grpo; also environment and reward
+environment=NAME              another environment than that of the lower layer: its options are
+                              dropped with it; also reward
 data.eval.path=FILE           replaces the source of a dataset; the name, the subset and the slice
                               of the lower layer are dropped with the old source
 """
@@ -49,6 +51,8 @@ NAMED = ("models", "policies", "team")
 """Sections whose keys are names that the user chooses."""
 NAMED_PARTS = ("algorithm", "environment", "reward")
 """Sections that may be just the name of the part."""
+WITH_OPTIONS = ("environment", "reward")
+"""Those whose other keys are options of the part itself."""
 
 
 def load_config(
@@ -334,13 +338,20 @@ def _laid_over(
         data = _elsewhere(under, over)
         replaced = [(*at, key) for key in under if key not in data]
     for key, value in over.items():
-        if isinstance(value, Mapping) and isinstance(data.get(key), Mapping):
+        other = not at and key in WITH_OPTIONS and _is_other(data.get(key), value)
+        if isinstance(value, Mapping) and isinstance(data.get(key), Mapping) and not other:
             data[key], deeper = _laid_over(data[key], value, (*at, key))
             replaced += deeper
         else:
             data[key] = value
             replaced.append((*at, key))
     return data, replaced
+
+
+def _is_other(under: Any, over: Any) -> bool:
+    """Return whether `over` names another part than `under`, whose options then go with it."""
+    named = [one.get("name") if isinstance(one, Mapping) else None for one in (under, over)]
+    return None not in named and named[0] != named[1]
 
 
 def _elsewhere(source: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

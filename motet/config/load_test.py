@@ -467,3 +467,30 @@ def test_a_run_that_was_recorded_when_rewards_were_averaged_still_averages(small
     averaging = load_config(recorded)
     assert averaging.algorithm.reward_sharing == "all"
     assert dump_config(averaging).count("\n  reward_sharing: all\n") == 1
+
+
+def test_null_is_never_where_a_number_of_steps_is_expected(small):
+    keys = ["evaluation.every", "train.checkpoint_every", "train.keep_every"]
+    config = load_config(small, [f"{key}=null" for key in keys])
+    assert (config.evaluation.every, config.train.checkpoint_every, config.train.keep_every) == (
+        (0, 0, 0)
+    )
+
+
+def test_the_options_of_an_environment_go_with_it(tmp_path, small):
+    base = (
+        f"extends: {small}\nenvironment: {{name: relay, texts: two}}\nreward: {{name: a:b, x: 1}}\n"
+    )
+    (tmp_path / "base.yaml").write_text(base)
+    (tmp_path / "other.yaml").write_text(
+        "extends: base.yaml\nenvironment: {name: debate, dataset: gsm8k}\nreward: {name: c:d}\n"
+    )
+    (tmp_path / "same.yaml").write_text("extends: base.yaml\nenvironment: {name: relay, more: 1}\n")
+    other = load_config(tmp_path / "other.yaml")
+    assert (other.environment.name, other.environment.options) == ("debate", {"dataset": "gsm8k"})
+    assert other.reward.options == {}
+    same = load_config(tmp_path / "same.yaml", ["environment.last=2", "reward.y=2"])
+    assert same.environment.options == {"texts": "two", "more": 1, "last": 2}
+    assert same.reward.options == {"x": 1, "y": 2}
+    short = load_config(tmp_path / "base.yaml", ["environment=quickstart", "environment.z=1"])
+    assert short.environment.options == {"z": 1}

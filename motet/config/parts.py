@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
@@ -23,6 +24,14 @@ from motet.settings import Decode, Lora, Optimizer, Settings, TinyModel
 
 AtOnce = Annotated[int, Field(gt=0, le=1024)]
 """Number of threads or processes that run in parallel on one machine."""
+
+
+def _never(value: Any) -> Any:
+    return 0 if value is None else value
+
+
+Interval = Annotated[NonNegativeInt, BeforeValidator(_never)]
+"""A number of steps. 0 or null: never."""
 
 # ----------------------------------------------------------------------------------- tasks and data
 
@@ -285,12 +294,13 @@ class TrainConfig(Settings):
     tokens_per_batch: PositiveInt = 65536
     """Maximum number of tokens decoded at the same time, prompts, completions and padding included.
     It bounds the memory of the cache."""
-    checkpoint_every: NonNegativeInt = 50
-    """Steps between checkpoints. With 0 there is one before the first step and one at the end."""
+    checkpoint_every: Interval = 50
+    """Steps between checkpoints. With 0 or null there is one before the first step and one at the
+    end."""
     keep_checkpoints: PositiveInt = 2
     """How many of the newest checkpoints are kept."""
-    keep_every: NonNegativeInt = 0
-    """Also keep the checkpoint of every N-th step. 0 keeps no such checkpoints."""
+    keep_every: Interval = 0
+    """Also keep the checkpoint of every N-th step. 0 or null keeps no such checkpoints."""
     keep_best: str | None = None
     """Also keep the checkpoint at which this metric was highest, such as evaluate/success. RUN/best
     contains its team; evaluate and play accept that folder like a run."""
@@ -322,8 +332,8 @@ class TrainConfig(Settings):
 class EvaluationConfig(Settings):
     """Evaluation on the held-out tasks, without training."""
 
-    every: NonNegativeInt = 0
-    """Steps between evaluations. With 0 there is one before and one after training."""
+    every: Interval = 0
+    """Steps between evaluations. With 0 or null there is one before and one after training."""
     tasks: PositiveInt | None = None
     """Use only the first N held-out tasks. The default is all of them."""
     samples: PositiveInt = 1
