@@ -180,15 +180,16 @@ def test_completions_of_other_lengths_keep_their_own_logits(folder):
     ]
 
 
-def test_dropout_is_off_in_sampling_and_in_training(tmp_path, tok):
+@pytest.mark.parametrize("full", [True, False], ids=["all weights", "adapter"])
+def test_dropout_is_off_in_sampling_and_in_training(full, tmp_path, tok):
     """verl-project/verl#4708, huggingface/trl#2042, huggingface/trl#3000: dropout of the model or
     of an adapter acts while completions are sampled or scored."""
     model = with_dropout(tmp_path / "m", tok)
     kl = ("algorithm.kl_in=loss", "algorithm.kl_coefficient=0.1")
-    run = trained(tmp_path, model, *kl, steps=2)
+    run = trained(tmp_path, model, *kl, steps=2, full=full)
     assert run.metrics.loc[1:, "learn/sampling_logp_difference"].max() < 1e-4
-    adapter = (run.path / "team/a/adapter_config.json").read_text()
-    assert '"lora_dropout": 0.0' in adapter
+    if not full:
+        assert '"lora_dropout": 0.0' in (run.path / "team/a/adapter_config.json").read_text()
 
 
 def test_the_difference_of_sampling_and_training_does_not_grow_without_learning(tmp_path, folder):

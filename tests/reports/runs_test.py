@@ -1,6 +1,8 @@
 """Reports about runs: the order of data, resuming, samples, groups and rewards."""
 
 import asyncio
+import datetime
+import decimal
 import json
 import math
 import shutil
@@ -325,3 +327,50 @@ def test_the_lengths_that_are_logged_count_every_token(tmp_path, folder):
     assert run.metrics.loc[1, "play/completion_length"] == pytest.approx(np.mean(lengths))
     assert run.metrics.loc[1, "play/tokens"] == sum(lengths)
     assert run.metrics.loc[1, "play/truncated"] == np.mean(samples.stop == "length")
+
+
+# ---------------------------------------------------------------------------------------- rows
+
+
+ODD = {
+    "null": [None, "x", None, "y"],
+    "date": [datetime.date(2024, 1, day) for day in (1, 2, 3, 4)],
+    "decimal": [decimal.Decimal("1.5")] * 4,
+    "bytes": [b"\x00\xff"] * 4,
+    "nan": [1.0, math.nan, 2.0, 3.0],
+    "list": [[1, 2], [], None, [3]],
+    "struct": [{"a": 1}, {"a": None}, {"a": 2}, {"a": 3}],
+    "bigint": [2**63 - 1] * 4,
+}
+
+
+def test_a_column_that_nobody_uses_does_not_end_a_run(tmp_path, folder):
+    """huggingface/dataset-viewer#67, e2b-dev/E2B#560, huggingface/datasets#7963: NaN, dates,
+    decimals or bytes of a dataset cannot be written as JSON, so a run ends when it records them."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    words = {"q": ["hi", "ho", "ha", "he"]}
+    parquet.write_table(pyarrow.table({**words, **ODD}), tmp_path / "odd.parquet")
+    file = str(tmp_path / "odd.parquet")
+    run = trained(tmp_path, folder, rows=file, heldout=[{"q": "x"}], tokens=2, samples=2)
+    assert len(played(run, 1)) == 2
+    rows = [{"q": word, "k": np.int64(n), "v": np.arange(n), 7: n} for n, word in enumerate("abc")]
+    again = trained(tmp_path, folder, rows=rows, tokens=2, samples=2, name="numpy")
+    assert set(played(again, 1)) < set("abc")
+
+
+def test_rows_that_are_equal_and_rows_that_are_played_twice_are_tasks_of_their_own(
+    tmp_path, folder
+):
+    """PrimeIntellect-ai/verifiers#456, PrimeIntellect-ai/verifiers#108, rllm-org/rllm#605: equal
+    rows or ids, or a row that is played twice in a step, are taken for one task."""
+    twins = [{"q": "hi"}, {"q": "hi"}, {"q": "ho", "id": "x"}, {"q": "ha", "id": "x"}]
+    run = trained(
+        tmp_path, folder, "train.tasks_per_step=9", "evaluation.samples=2", rows=twins,
+        heldout=twins, tokens=2, samples=2, steps=2,
+    )  # fmt: skip
+    for step in (1, 2):
+        episodes = list(run.episodes(step=step))
+        assert len({episode.id for episode in episodes}) == len(episodes) == 9
+        assert len({episode.task.id for episode in episodes}) == 4
+    assert len(list(run.episodes("evaluate", step=2))) == 8

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.reports.faults import FAULTS
 
 HERE = Path(__file__).parent
@@ -54,9 +52,3 @@ def test_every_test_has_a_fault_that_it_finds():
     assert {fault.test.partition("::")[2].partition("[")[0] for fault in FAULTS} == {
         name for name, _ in documented()
     }
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.file} {fault.test}")
-def test_the_package_still_has_the_piece_that_a_fault_replaces(fault):
-    assert fault.old in (HERE.parents[1] / "motet" / fault.file).read_text()
