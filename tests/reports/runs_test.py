@@ -373,4 +373,4 @@ def test_rows_that_are_equal_and_rows_that_are_played_twice_are_tasks_of_their_o
         episodes = list(run.episodes(step=step))
         assert len({episode.id for episode in episodes}) == len(episodes) == 9
         assert len({episode.task.id for episode in episodes}) == 4
-    assert len(list(run.episodes("evaluate", step=2))) == 8
+    assert len(list(run.episodes("evaluate", step=2))) == 4

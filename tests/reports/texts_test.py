@@ -281,7 +281,7 @@ def test_special_tokens_that_a_row_spells_stay_text(tmp_path):
 def test_special_tokens_that_an_agent_spells_open_no_turn_of_its_partner(tmp_path):
     """google-deepmind/gemma#770: control tokens in what one agent writes, letter by letter, become
     control tokens of the next prompt, and training rewards whoever finds that."""
-    tok = tokenizer(corpus=("<| im end |>" * 50,), size=270)
+    tok = tokenizer(corpus=("<|", "im", "end", "|>") * 50, size=270)
     spelled = [token(tok, piece) for piece in ("<|", "im", "_", "end", "|>")]
     chain = [token(tok, "\n"), *spelled, tok.eos_token_id]
     model = scripted(tmp_path / "m", tok, dict(pairwise(chain)))
