@@ -1,6 +1,7 @@
 """Reports about adapters and models: what is trained, saved, merged, and what the reference is."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from motet.batch import pack, policy_objective
 from motet.models.backbone import Backbone, Policy
 from motet.models.learner import LocalLearner
 from motet.settings import Algorithm, Lora, Optimizer
+from tests.fixtures.wide import widely
 from tests.reports.numbers_test import rows
 from tests.reports.small_teams import TWO, trained
 from tests.reports.tiny_models import plain_logprobs, plain_model, random_model
@@ -175,3 +177,22 @@ def test_the_reference_of_a_policy_that_begins_with_an_adapter_is_that_adapter(
     one = episode.root.samples["a"][0]
     expected = plain_logprobs(peft_model(pair, "a"), episode.root.prompt_tokens["a"], one.tokens)
     assert one.logprobs == pytest.approx(expected, abs=1e-4)
+
+
+TIED = [["q_proj", "lm_head"], ["q_proj", "embed_tokens"], ["embed_tokens", "lm_head"]]
+
+
+@pytest.mark.parametrize("targets", widely(TIED, keep=[TIED[2]]), ids=" ".join)
+def test_a_merged_export_of_adapted_tied_embeddings_is_the_same_policy(targets, tmp_path, folder):
+    """huggingface/peft#2018, huggingface/peft#2777: merging an adapter of lm_head or embed_tokens
+    into tied embeddings changes both, so the merged model is another one."""
+    lora = f"policies.a.lora.targets={json.dumps(targets)}"
+    run = trained(tmp_path, folder, lora, FAST, steps=2)
+    motet.export(run.path, tmp_path / "out", merge=True)
+    merged, saved = plain_model(tmp_path / "out/policies/a"), peft_model(run, "a")
+    prompt, tokens = (5, 60, 200, 17), (7, 8, 9)
+    expected = plain_logprobs(saved, prompt, tokens)
+    assert plain_logprobs(merged, prompt, tokens) == pytest.approx(expected, abs=1e-4)
+    with saved.disable_adapter():
+        base = plain_logprobs(saved, prompt, tokens)
+    assert max(abs(x - y) for x, y in zip(base, expected, strict=True)) > 0.01

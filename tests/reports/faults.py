@@ -437,6 +437,12 @@ FAULTS = [
         "lora_alpha=lora.alpha,",
         "lora_alpha=lora.alpha * lora.rank,",
     ),
+    Edit(
+        ADAPTERS + "a_merged_export_of_adapted_tied_embeddings_is_the_same_policy",
+        "exports/weights.py",
+        "            _untie(adapted)\n",
+        "            pass\n",
+    ),
 ]  # fmt: skip
 
 
