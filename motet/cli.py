@@ -236,6 +236,8 @@ def check(
     out.print(f"{config}: two steps with tiny models succeeded ({summary['wall_seconds']:.0f} s)")
     for part, instead in summary["stand_ins"].items():
         out.print(f"replaced {part}: {instead}")
+    for line in summary["notes"]:
+        out.print(line, soft_wrap=True)
     print_warnings(summary["warnings"])
 
 

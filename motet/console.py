@@ -125,8 +125,9 @@ def print_cost(cost: "Cost") -> None:
             gib = f"{home.memory / 2**30:.3f}"
             table.add_row(home.name, str(home.gpus), ", ".join(home.residents), gib)
         out.print(table)
-    if cost.rewards:
-        out.print(f"  {cost.rewards}", soft_wrap=True)
+    for line in (cost.rewards, *cost.notes):
+        if line:
+            out.print(f"  {line}", soft_wrap=True)
     print_warnings(cost.warnings)
     out.print(f"  {cost.steps:,} steps; no training was started, no file was written")
 

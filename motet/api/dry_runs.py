@@ -14,6 +14,7 @@ from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import train
 from motet.assembly.first_prompts import check_first_prompts
 from motet.assembly.homes import homes_of
+from motet.assembly.model_notes import note_models
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import trial_game
 from motet.blocking import blocking
@@ -54,6 +55,8 @@ class Cost:
     """Part -> bytes. `total` is their sum."""
     warnings: list[str]
     """Warnings about settings that are allowed but may be unwanted."""
+    notes: list[str] = field(default_factory=list)
+    """What a user should know about the models, such as what ends their completions."""
     rewards: str = ""
     """From which rewards the agents learn. Empty for one agent."""
     homes: list[HomeCost] = field(default_factory=list)
@@ -62,18 +65,19 @@ class Cost:
     """The seconds of a step, on paper (`configured`), if the config has homes on GPUs."""
 
 
-def _model_warnings(settings: RunConfig) -> list[str]:
-    """Return the warnings about the run's own models, as far as they are folders here.
+def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
+    """Return notes and warnings about the run's own models, as far as they are folders here.
 
     The memory is estimated if all of them are.
     """
     paths = [base.path for base in settings.models.values() if base.path is not None]
     here = [path for path in paths if look_at(Path(path)) == "folder"]
     if not here:
-        return []
+        return [], []
     with open_task_setup(settings, train=True) as setup:
         memory = memory_warnings(setup, memory_of(setup)) if here == paths else []
-        return prompt_warnings(setup, only_folders=True) + memory
+        notes, warnings = prompt_warnings(setup, only_folders=True)
+        return notes, warnings + memory
 
 
 STAND_IN_SCORE = 0.5
@@ -98,6 +102,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
             count * samples for count, samples in zip(rounds_T, plan.samples, strict=True)
         ]
         memory = memory_of(setup)
+        notes, warnings = prompt_warnings(setup)
         answers = sum(settings.decode_of(agent).max_new_tokens for agent in settings.team)
         return Cost(
             steps=steps_of(setup),
@@ -109,10 +114,11 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
             memory=memory,
             warnings=[
                 *warnings_of(setup),
-                *prompt_warnings(setup),
+                *warnings,
                 *memory_warnings(setup, memory),
                 *_trial_warnings(setup),
             ],
+            notes=notes,
             rewards=rewards_of(settings),
             homes=_homes(setup),
             expected=expected(settings),
@@ -128,8 +134,9 @@ def _homes(setup: TaskSetup) -> list[HomeCost]:
     ]
 
 
-def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> list[str]:
-    """Return the warnings about first prompts, contexts and chat templates of the run's models.
+def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> tuple[list[str], list[str]]:
+    """Return notes about the run's models, and the warnings about first prompts, contexts and chat
+    templates.
 
     Embedded models, and models that cannot be read, are left out; with `only_folders`, those of the
     hub too. Raises: ConfigError if a first prompt is longer than the context.
@@ -141,7 +148,8 @@ def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> list[str
         with suppress(ConfigError):
             load_tokenizer(base.path)
             sources[name] = base.path
-    return run_loop(check_first_prompts(setup, sources))
+    notes, warnings = note_models(setup, sources)
+    return notes, run_loop(check_first_prompts(setup, sources)) + warnings
 
 
 def _trial_warnings(setup: TaskSetup) -> list[str]:
@@ -167,19 +175,20 @@ def check(
     cannot be reached, a prompt without tokens. `objects` replace what the config names, as in
     `train`.
 
-    Returns the summary. Its entry `stand_ins` lists other parts that were replaced. With
+    Returns the summary. Its entry `stand_ins` lists other parts that were replaced, and `notes`
+    says what ends a completion of the run's own models. With
     `traceback`, the whole traceback of the first fault of each cause is shown. Raises: as `train`.
     """
     settings = read_config(config, overrides, **objects)
     plain, stand_ins = _shortened(settings)
     short = make_config(plain, places=settings.places)
     check_trackers(settings.report)  # they must be there, and are not called
-    warnings = _model_warnings(settings)
+    notes, warnings = _model_warnings(settings)
     with temporary.folder("motet-check-") as runs:
         try:
             summary = train(short, runs=runs, show=show, traceback=traceback, advise=False)
             warnings += [line for line in summary["warnings"] if not line.startswith(IDLE)]
-            return {**summary, "warnings": warnings, "stand_ins": stand_ins}
+            return {**summary, "warnings": warnings, "notes": notes, "stand_ins": stand_ins}
         except Interrupted as stop:
             raise KeyboardInterrupt from stop  # there is no run to resume
 

@@ -132,7 +132,7 @@ def _if_stopped(
 def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSetup) -> Notices:
     """Show what a user should know before the run."""
     notices = Notices(progress.say, traceback)
-    for line in (*found.skipped, rewards_of(setup.config)):
+    for line in (*found.skipped, rewards_of(setup.config), *setup.notes):
         if line:
             progress.say(line)
     for line in (*found.warnings, *warnings_of(setup), *setup.warnings, *memory_of_run(setup)):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from motet.assembly.first_prompts import check_first_prompts
+from motet.assembly.model_notes import note_models
 from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RunConfig
 from motet.core import Environment, Prompt
@@ -24,7 +25,8 @@ Bases = Mapping[str, str | Path]
 async def raw(setup: TaskSetup, scratch: Path, kept: Path | None) -> Bases:
     """Return every base model as it is before the warm-up, and check the first prompts.
 
-    `setup.warnings` gets what is allowed but may be unwanted.
+    `setup.warnings` gets what is allowed but may be unwanted, and `setup.notes` what else a user
+    should know.
 
     Embedded models are created in `scratch`. `kept` is the `models` folder of an existing run;
     models that the run has settled are taken from there.
@@ -43,7 +45,9 @@ async def raw(setup: TaskSetup, scratch: Path, kept: Path | None) -> Bases:
         else:
             assert base.path is not None
             found[name] = base.path
-    setup.warnings.extend(await check_first_prompts(setup, found))
+    notes, warnings = note_models(setup, found)
+    setup.notes.extend(notes)
+    setup.warnings.extend([*await check_first_prompts(setup, found), *warnings])
     return found
 
 
@@ -96,7 +100,8 @@ async def _warm(
     await warm_base(
         source, into, name, starting_from(config, name), batches, config.warmup,
         device=base.device, dtype=base.dtype, checkpointing=base.checkpointing,
-        attention=base.attention, chat_template=base.chat_template, progress=report,
+        attention=base.attention, chat_template=base.chat_template, end_tokens=base.end_tokens,
+        progress=report,
     )  # fmt: skip
 
 

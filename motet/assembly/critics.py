@@ -49,6 +49,7 @@ def load_model(
         checkpointing=base.checkpointing,
         attention=base.attention,
         chat_template=base.chat_template,
+        end_tokens=base.end_tokens,
         ranks=ranks,
     )
 

@@ -48,6 +48,8 @@ class TaskSetup:
     """The protection level of the sandbox. None if the environment asked for no sandbox."""
     warnings: list[str] = field(default_factory=list)
     """Warnings about the models, found when they are prepared."""
+    notes: list[str] = field(default_factory=list)
+    """What a user should know about the models, found when they are prepared."""
 
 
 @contextmanager

@@ -34,6 +34,8 @@ class EnginePolicy:
     dtype: str
     adapter: bool
     trained: bool
+    turn_text: tuple[str, ...] = ()
+    """Strings with which the chat template ends a turn: they end completions of chats."""
     nccl_gpus: int = 0
     """GPUs of each engine, if the home broadcasts the weights by NCCL. 0: they travel as files."""
 

@@ -23,7 +23,8 @@ from motet.config.schema import RunConfig
 from motet.models.adapter_folder import FILE, weights_of
 from motet.models.chat_template import tokenizer_with
 from motet.models.devices import resolve_device
-from motet.models.loading import ends_of
+from motet.models.ends import completion_ends
+from motet.models.loading import stored_generation
 from motet.timeouts import run_loop
 from motet.trainer.prepare import check_seal, is_sealed
 
@@ -136,12 +137,14 @@ def served_team(
         tokenizer, context = tokenizer_with(source, base.chat_template)
         adapters = {} if plan.full else _adapters(config, plan, trained)
         ranks = [rank_in(name, folder) for name, folder in adapters.items()]
+        ends = completion_ends(source, stored_generation(source), tokenizer, base.end_tokens)
         for name in plan.policies:
             team.policies[name] = EnginePolicy(
-                name, plan.name, tokenizer, context, base.dtype, name in adapters, trained=False
-            )
+                name, plan.name, tokenizer, context, base.dtype, name in adapters, trained=False,
+                turn_text=ends.turn_text,
+            )  # fmt: skip
         team.adapters |= adapters
-        team.ends[plan.name] = ends_of(source, tokenizer)
+        team.ends[plan.name] = ends.ids
         settings = EngineSettings(
             source=str(source),
             context=context,

@@ -68,6 +68,10 @@ class EngineRow:
     top_p: float = 1.0
     top_k: int = 0
     """0: all tokens."""
+    stop_ids: tuple[int, ...] = ()
+    """More tokens that end it: stop strings that are a special token."""
+    shows_special: bool = False
+    """Whether stop strings are looked for in the text with its special tokens."""
 
 
 @dataclass(frozen=True)
@@ -184,11 +188,11 @@ class VllmEngine:
                     seed=row.key % 2**63,
                     logprobs=0,  # of the sampled token alone
                     ignore_eos=True,  # stop_token_ids has every token that Motet stops at
-                    stop_token_ids=list(eos) if row.ends else None,
+                    stop_token_ids=[*eos, *row.stop_ids] if row.ends else None,
                     stop=list(row.stops) or None,
                     include_stop_str_in_output=True,
                     detokenize=bool(row.stops),
-                    skip_special_tokens=True,
+                    skip_special_tokens=not row.shows_special,
                 )
                 for row in rows
             ],

@@ -7,6 +7,7 @@ are dealt to the engines of a home by their order alone.
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from time import perf_counter
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from motet.cluster.remote import together
 from motet.cluster.vllm_engine import EngineRow
 from motet.core import Fault, OnAnswer, Sampled, SampleRequest
 from motet.models.completions import SampledAnswer, completions_of, diverged
+from motet.models.ends import CompletionEnds, stop_ids, stops_around_specials
 from motet.models.prompts import OnLongPrompt, fit_request
 from motet.models.sampler_rows import CompletionRow, OpenRequests
 from motet.settings import Decode
@@ -107,7 +109,7 @@ class VllmSampler:
         self, pool: EnginePool, number: int, open_: OpenRequests, rows: Sequence[CompletionRow]
     ) -> None:
         """Let one engine sample `rows`, and hand out what it answers."""
-        asked = [open_.requests[row.request] for row in rows]
+        asked = [self._complete(open_.requests[row.request]) for row in rows]
         said = await pool.ask(
             number,
             "generate",
@@ -122,8 +124,11 @@ class VllmSampler:
                     request.greedy,
                     top_p=request.decode.top_p,
                     top_k=request.decode.top_k,
+                    stop_ids=stop_ids(words, request.decode.stop),
+                    shows_special=bool(stops_around_specials(words, request.decode.stop)),
                 )
                 for request, row in zip(asked, rows, strict=True)
+                for words in (self._policies[request.policy].tokenizer,)
             ],
             self._publisher.ends[pool.home],
         )
@@ -142,10 +147,18 @@ class VllmSampler:
             if len({row.prompt for row, _ in own}) > 1 and not any(one.finite for _, one in own):
                 raise diverged()
             built = await self._beside(
-                completions_of, self._policies[policy].tokenizer, [answer for _, answer in own]
+                completions_of,
+                self._policies[policy].tokenizer,
+                [answer for _, answer in own],
+                self._publisher.ends[pool.home],
             )
             for (row, _), completion in zip(own, built, strict=True):
                 open_.take(row, completion)
+
+    def _complete(self, request: SampleRequest) -> SampleRequest:
+        """Return a request with all of its stop strings: a chat also ends where a turn does."""
+        ends = CompletionEnds(turn_text=self._policies[request.policy].turn_text)
+        return replace(request, decode=ends.decode_of(request.decode, request.prompt))
 
     async def _beside(self, work: Any, *given: Any) -> Any:
         """Run `work` in a thread, so that environments can run meanwhile."""

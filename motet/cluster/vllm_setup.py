@@ -14,6 +14,7 @@ from motet.cluster.vllm_sampler import VllmSampler
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.models.chat_template import tokenizer_with
+from motet.models.ends import turn_end
 
 
 def vllm_sampler(
@@ -45,6 +46,7 @@ def vllm_sampler(
                 config.models[plan.model].dtype,
                 adapter=rank_of(name, config.policies[name]) > 0,
                 trained=config.policies[name].train != "frozen",
+                turn_text=turn_end(read[plan.model][0]).turn_text,
                 nccl_gpus=config.cluster.samplers.gpus if _by_nccl(config, plan) else 0,
             )
             for plan in plans

@@ -152,7 +152,11 @@ FOREIGN_KEYS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("lam", "lambda", "gae_lam"), ("algorithm.gae_lambda", "λ of TD(λ) and GAE")),
     "discount": ("algorithm.gamma", "the discount between turns"),
     **dict.fromkeys(("temperature", "top_p", "top_k"), ("decode", "temperature, top_p and top_k")),
-    "stop_sequences": ("decode.stop", "a list of strings"),
+    **dict.fromkeys(("stop_sequences", "stop_strings"), ("decode.stop", "a list of strings")),
+    **dict.fromkeys(
+        ("eos_token", "eos_token_id", "stop_token_ids", "stop_tokens"),
+        ("models.NAME.end_tokens", "tokens, or their numbers, that end a completion"),
+    ),
     **dict.fromkeys(("lora_r", "lora_rank", "r"), ("policies.NAME.lora.rank", "with train: lora")),
     "lora_alpha": ("policies.NAME.lora.alpha", "with train: lora"),
     **dict.fromkeys(

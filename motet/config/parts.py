@@ -128,6 +128,10 @@ class ModelConfig(Settings):
     chat_template: str | None = None
     """A Jinja file that formats chats. The default is the model's own template, or else lines
     `role: content`."""
+    end_tokens: tuple[Annotated[str, Field(min_length=1)] | NonNegativeInt, ...] = ()
+    """Tokens that end a completion, as they are written in a text or by their numbers. They are
+    added to the end-of-sequence tokens of the model and to the token with which its chat template
+    ends a turn. A string of several tokens belongs into `decode.stop`."""
     checkpointing: bool = False
     """Gradient checkpointing: keep only the input of each block and recompute the rest. It needs a
     fraction of the memory and about a third more time."""

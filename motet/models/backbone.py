@@ -27,6 +27,7 @@ from motet.models.causal_lm import CausalLM
 from motet.models.chat_template import tokenizer_with
 from motet.models.devices import resolve_device
 from motet.models.dtypes import DTYPES, DType, check_dtype
+from motet.models.ends import EndToken
 from motet.models.folder import sampling_of
 from motet.models.loading import load_model
 from motet.models.masters import Masters
@@ -34,7 +35,7 @@ from motet.models.memory import is_out_of_memory
 from motet.models.quantized import Quantize, check_quantize
 from motet.models.ranks import Ranks
 from motet.models.recompute import blocks_of
-from motet.models.saving import save_model
+from motet.models.saving import save_model, write_ends
 from motet.models.shard_loading import hollow_model, read_weights
 from motet.models.shards import Shards
 from motet.models.trials import FAILURES
@@ -60,6 +61,7 @@ class Backbone(CausalLM):
         trainable_full: bool,
         checkpointing: bool = False,
         attention: Attention = "auto",
+        end_tokens: Sequence[EndToken] = (),
     ) -> None:
         super().__init__(
             model,
@@ -69,6 +71,7 @@ class Backbone(CausalLM):
             dtype=dtype,
             checkpointing=checkpointing,
             attention=attention,
+            end_tokens=end_tokens,
         )
         self.trainable_full = trainable_full
         self._masters = Masters()
@@ -101,12 +104,14 @@ class Backbone(CausalLM):
         checkpointing: bool = False,
         attention: Attention = "auto",
         chat_template: str | None = None,
+        end_tokens: Sequence[EndToken] = (),
         ranks: Ranks | None = None,
     ) -> Self:
         """Load a folder or a hub name (safetensors only, no remote code).
 
         Args:
             chat_template: a Jinja file that replaces the model's own template.
+            end_tokens: tokens that end a completion, besides those of the model and its template.
             ranks: the processes among which the weights are divided (`shard`), all of which must
                 load. Each reads only its part where the files allow that.
 
@@ -133,6 +138,7 @@ class Backbone(CausalLM):
             trainable_full=trainable_full,
             checkpointing=checkpointing,
             attention=attention,
+            end_tokens=end_tokens,
         )
         if ranks is not None:
             loaded.shard(ranks)
@@ -314,10 +320,12 @@ class Backbone(CausalLM):
                 )
             with self._masters.in_place():
                 save_model(self.model, self.tokenizer, self.sampling, folder, state)
+            write_ends(folder, self.eos_ids)
             return
         with self._masters.in_place():
             self._adapters.save(adapter, folder)
         self.tokenizer.save_pretrained(folder)
+        write_ends(folder, self.eos_ids)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from transformers import (
 
 from motet.errors import ConfigError
 from motet.models.backbone import Backbone, Policy
-from motet.models.loading import ends_of
+from motet.models.ends import completion_ends
+from motet.models.loading import stored_generation
 from motet.settings import Lora
 from tests.fixtures.adapters import move_away
 from tests.fixtures.model_folders import Architecture, make_tokenizer
@@ -156,10 +157,12 @@ def test_a_saved_full_policy_is_an_ordinary_model_folder(
         == backbone.tokenizer("def f")["input_ids"]
     )
     assert Backbone.load(tmp_path).eos_ids == (1, 3)
-    assert ends_of(tmp_path, backbone.tokenizer) == (1, 3)
+    stored = stored_generation(tmp_path)
+    assert completion_ends(tmp_path, stored, backbone.tokenizer).ids == (1, 3)
     (tmp_path / "generation_config.json").unlink()  # config.json also says it
     alone = Backbone.load(tmp_path)
-    assert ends_of(tmp_path, alone.tokenizer) == alone.eos_ids
+    stored = stored_generation(tmp_path)
+    assert completion_ends(tmp_path, stored, alone.tokenizer).ids == alone.eos_ids
 
 
 def test_a_saved_full_policy_keeps_how_its_makers_sample(

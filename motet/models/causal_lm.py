@@ -1,7 +1,7 @@
 """A causal LM of transformers: its tokenizer, its forward passes, and what it can do."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -13,7 +13,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.models import attention
 from motet.models.attention_choice import Attention
-from motet.models.loading import embeddings_of, end_tokens
+from motet.models.ends import EndToken, completion_ends
+from motet.models.loading import embeddings_of
 from motet.models.logprobs import score_hidden, score_logits
 from motet.models.recompute import recomputing
 from motet.models.sequence_packing import PackedRow
@@ -36,12 +37,11 @@ class Capabilities:
 class CausalLM:
     """A causal LM of transformers, its tokenizer, its device, and its forward passes.
 
-    `eos_ids` are all tokens that end a completion: those of the tokenizer and of the generation
-    config. `pad_id` never reaches a loss or an attention, so a model without a pad token uses its
-    end-of-sequence token and needs no new embedding. `context_length` is the limit of prompt and
-    completion together, in tokens. With `checkpointing`, forward passes with gradients and without
-    a cache keep only the input of each block. An `attention` other than auto is that of
-    transformers, unchanged.
+    `ends` says what ends a completion, and `eos_ids` are all tokens among it. `pad_id` never
+    reaches a loss or an attention, so a model without a pad token uses its end-of-sequence token
+    and needs no new embedding. `context_length` is the limit of prompt and completion together, in
+    tokens. With `checkpointing`, forward passes with gradients and without a cache keep only the
+    input of each block. An `attention` other than auto is that of transformers, unchanged.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class CausalLM:
         dtype: torch.dtype,
         checkpointing: bool = False,
         attention: Attention = "auto",
+        end_tokens: Sequence[EndToken] = (),
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -62,8 +63,11 @@ class CausalLM:
         self.checkpointing = checkpointing
         self.attention = attention
         self.context_length = context_length
-        self.eos_ids = end_tokens(model.generation_config, tokenizer)
-        self.pad_id = _pad_id(tokenizer, self.eos_ids, embeddings_of(model).num_embeddings)
+        self.ends = completion_ends(
+            str(model.name_or_path), model.generation_config, tokenizer, end_tokens
+        )
+        self.eos_ids = self.ends.ids
+        self.pad_id = _pad_id(tokenizer, self.ends.eos, embeddings_of(model).num_embeddings)
         self.capabilities = Capabilities()
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._trunk_accepts = frozenset(inspect.signature(model.base_model.forward).parameters)

@@ -1,6 +1,6 @@
 """From sampled tokens to Completions: every sampler builds them here."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -8,6 +8,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Completion, Fault
 from motet.errors import TrainingDiverged
+from motet.models.ends import plain_length, shown, stop_ids, stops_around_specials
 from motet.models.prompts import TokenizerFault
 from motet.settings import Decode
 
@@ -33,18 +34,31 @@ class SampledAnswer:
 
 
 def completions_of(
-    tokenizer: PreTrainedTokenizerBase, answers: Sequence[SampledAnswer]
+    tokenizer: PreTrainedTokenizerBase, answers: Sequence[SampledAnswer], ends: Collection[int]
 ) -> list[Completion | Fault]:
-    """Return the completion of each answer.
+    """Return the completion of each answer. `ends` are the tokens that end every completion.
 
     It is a Fault if a log-probability is not finite, or if the tokenizer cannot decode the tokens.
-    The text ends before the first stop string, and shows no special tokens.
+    The text ends before the token that ended it and before the first stop string, and shows no
+    special tokens.
     """
-    texts = texts_of(tokenizer, [answer.tokens for answer in answers])
+    bodies = [_body(tokenizer, answer, ends) for answer in answers]
+    texts = texts_of(tokenizer, bodies)
     return [
-        _completion(answer, text, error)
-        for answer, (text, error) in zip(answers, texts, strict=True)
+        _completion(answer, _cut(tokenizer, body, text, answer.decode.stop), error)
+        for answer, body, (text, error) in zip(answers, bodies, texts, strict=True)
     ]
+
+
+def _body(
+    tokenizer: PreTrainedTokenizerBase, answer: SampledAnswer, ends: Collection[int]
+) -> tuple[int, ...]:
+    """Return the tokens before the token that ended an answer, which need not be a special one."""
+    tokens = answer.tokens
+    if not answer.stopped or not tokens:
+        return tokens
+    last = tokens[-1] in ends or tokens[-1] in stop_ids(tokenizer, answer.decode.stop)
+    return tokens[:-1] if last else tokens
 
 
 def diverged() -> TrainingDiverged:
@@ -69,7 +83,7 @@ def _completion(answer: SampledAnswer, text: str, error: str) -> Completion | Fa
         return Fault("sampler", TokenizerFault.cause, message)
     return Completion(
         policy=answer.policy,
-        text=_cut(text, answer.decode.stop),
+        text=text,
         stop="stop" if answer.stopped else "length",
         version=answer.version,
         tokens=answer.tokens,
@@ -95,7 +109,12 @@ def texts_of(
     return [text for row in tokens for text in texts_of(tokenizer, [row])]
 
 
-def _cut(text: str, stops: Sequence[str]) -> str:
-    """Return the string up to the first stop string."""
+def _cut(
+    tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int], text: str, stops: Sequence[str]
+) -> str:
+    """Return the text of `tokens` up to the first stop string."""
     found = [text.find(stop) for stop in stops if stop in text]
+    if text and (around := stops_around_specials(tokenizer, stops)):
+        length = plain_length(shown(tokenizer, tokens), around)
+        found += [] if length is None else [length]
     return text[: min(found)] if found else text

@@ -21,6 +21,7 @@ from motet.models.adapters import Mix
 from motet.models.backbone import Backbone
 from motet.models.cache import give_room, leave, share_prompts
 from motet.models.completions import SampledAnswer, completions_of, diverged, texts_of
+from motet.models.ends import plain_length, shown, stop_ids, stops_around_specials
 from motet.models.padding import padded, positions
 from motet.models.prepacked_weights import prepacked
 from motet.models.sampling import Rules, draw
@@ -218,6 +219,15 @@ class _DecodeBatch:
         self._mix.rows(self._adapters)
 
 
+def _padded_ends(ends: Sequence[Sequence[int]], device: torch.device) -> Tensor | None:
+    """Return int64 [B, S]: the tokens that end each row alone, and -1; None if there are none."""
+    most = max(map(len, ends), default=0)
+    if not most:
+        return None
+    rows = [[*own, *[-1] * (most - len(own))] for own in ends]
+    return torch.tensor(rows, dtype=torch.int64, device=device)
+
+
 class _SampledTokens:
     """Every request's tokens so far, which rows are open, and the finished completions."""
 
@@ -241,7 +251,12 @@ class _SampledTokens:
         self._tail = 4 + max(
             (len(stop.encode()) for stops in self._stops for stop in stops), default=0
         )
-        self._eos = torch.tensor(backbone.eos_ids, dtype=torch.int64, device=device)
+        self._around = [stops_around_specials(backbone.tokenizer, stops) for stops in self._stops]
+        self._ends = backbone.eos_ids
+        self._eos = torch.tensor(self._ends, dtype=torch.int64, device=device)
+        self._own_ends_BS = _padded_ends(
+            [stop_ids(backbone.tokenizer, stops) for stops in self._stops], device
+        )
         self._limit_B = torch.tensor(limits, device=device)
         self._tokens_BL = torch.zeros(shape, dtype=torch.int64, device=device)
         self._logp_BL = torch.zeros(shape, dtype=torch.float32, device=device)
@@ -264,6 +279,8 @@ class _SampledTokens:
         self._logp_BL[row_B, step] = logp_B
         was_open_B = self.open_B[row_B]
         stopped_B = torch.isin(token_B, self._eos)
+        if self._own_ends_BS is not None:
+            stopped_B |= (token_B[:, None] == self._own_ends_BS[row_B]).any(dim=1)
         if any(self._stops):
             stopped_B |= self._at_stop_string(row_B, step, was_open_B)
         stopped_B &= was_open_B
@@ -282,13 +299,19 @@ class _SampledTokens:
         if not watched:
             return found_B
         tails = self._tokens_BL[row_B[watched], max(0, step + 1 - self._tail) : step + 1].tolist()
+        texts = texts_of(self._tokenizer, tails)
         ended = [
             index
-            for index, (text, _) in zip(watched, texts_of(self._tokenizer, tails), strict=True)
+            for index, tail, (text, error) in zip(watched, tails, texts, strict=True)
             if any(stop in text for stop in self._stops[rows[index]])
+            or (not error and self._at_special(tail, self._around[rows[index]]))
         ]
         found_B[ended] = True
         return found_B
+
+    def _at_special(self, tail: Sequence[int], around: Sequence[str]) -> bool:
+        """Test for stop strings that contain a special token."""
+        return bool(around) and plain_length(shown(self._tokenizer, tail), around) is not None
 
     def finish(self, row_B: Tensor) -> None:
         """Build the completions of ended rows, check all of them, then pass them on."""
@@ -316,7 +339,9 @@ class _SampledTokens:
         self._check_finite(
             [row for row, answer in zip(rows, answers, strict=True) if not answer.finite]
         )
-        self._completions |= zip(rows, completions_of(self._tokenizer, answers), strict=True)
+        self._completions |= zip(
+            rows, completions_of(self._tokenizer, answers, self._ends), strict=True
+        )
         if self._on_completion is not None:
             for row in rows:
                 self._on_completion(row, self._completions[row])

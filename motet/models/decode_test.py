@@ -1,6 +1,7 @@
 """Batched decoding against single completions, `generate`, and log-probabilities of training."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -398,3 +399,62 @@ def test_an_answer_that_the_tokenizer_fails_at_is_a_fault_and_the_others_are_com
         "tokenizer",
         "policy small: the tokenizer failed for an answer: ValueError: no such token",
     )
+
+
+def programmed(
+    backbone: Backbone, monkeypatch: pytest.MonkeyPatch, following: dict[int, int]
+) -> None:
+    """Make the next token a function of the last one."""
+    forward = backbone.logits
+
+    def next_ones(tokens_BL: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        logits_B1V, cache = forward(tokens_BL, *args, **kwargs)
+        wanted = [following.get(int(row[-1]), 42) for row in tokens_BL]
+        sure_B1V = torch.full_like(logits_B1V, -100.0)
+        sure_B1V[range(len(wanted)), 0, wanted] = 100.0
+        return sure_B1V, cache
+
+    monkeypatch.setattr(backbone, "logits", next_ones)
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "tokens"),
+    [
+        (("<bos>",), "A", 2),
+        (("<bos>", "zzz"), "A", 2),
+        (("A", "<bos>"), "", 1),
+        (("<bos>\n",), "A", 3),
+        (("A<bos>",), "", 2),
+        (("<pad>",), "A\nB", 6),
+        ((), "A\nB", 6),
+    ],
+)
+def test_a_stop_string_of_special_tokens_ends_a_completion_and_is_not_in_its_text(
+    backbone: Backbone,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: tuple[str, ...],
+    text: str,
+    tokens: int,
+) -> None:
+    """The model answers A<bos>\\nB<end>, whatever the prompt; <end> is an end token."""
+    words = backbone.tokenizer
+    a, bos, line, b, end = (words.encode(one)[0] for one in ("A", "<bos>", "\n", "B", "<end>"))
+    programmed(backbone, monkeypatch, {200: a, a: bos, bos: line, line: b, b: end})
+    plain = DecodeRequest("p", 0, Decode(max_new_tokens=9), key=1)
+    asked = [plain, replace(plain, decode=Decode(max_new_tokens=9, stop=stop)), plain]
+    before, found, after = decode(backbone, [[5, 60, 200]], asked)
+    assert before == after
+    assert (before.text, len(before.tokens), before.stop) == ("A\nB", 5, "stop")
+    assert (found.text, len(found.tokens), found.stop) == (text, min(tokens, 5), "stop")
+    assert found.tokens == before.tokens[: len(found.tokens)]
+
+
+def test_an_end_token_that_is_no_special_token_is_not_in_the_text(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = Backbone.load(folder_of(), end_tokens=["\n", "B"])
+    words = backbone.tokenizer
+    a, line = (words.encode(one)[0] for one in ("A", "\n"))
+    programmed(backbone, monkeypatch, {200: a, a: line})
+    (found,) = decode(backbone, [[200]], [DecodeRequest("p", 0, Decode(max_new_tokens=9), key=1)])
+    assert (found.text, found.tokens, found.stop) == ("A", (a, line), "stop")

@@ -23,7 +23,7 @@ from motet.models.attention_choice import FLASH, FLASH_DTYPES, Attention, implem
 from motet.models.bounded_text import limit_tokens
 from motet.models.folder import EXPECTED, allowed_contents, library
 from motet.models.folder_json import GENERATION
-from motet.models.model_config import config_of, context_of, named, refused
+from motet.models.model_config import UNLIMITED, config_of, context_of, named, refused
 from motet.models.quantized import Quantize, learnable_on_the_cpu, quantization, stored_as
 
 MOST_TABLES = 1 << 30
@@ -35,7 +35,8 @@ MOST_TENSORS = 100_000
 def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
     """Return a model's tokenizer and its context length, in tokens of prompt and completion.
 
-    No weights are loaded.
+    No weights are loaded. The context is that of the model. `model_max_length` of its tokenizer
+    counts only if the model states none: training scripts write their own limits there.
 
     Raises: ConfigError.
     """
@@ -45,17 +46,19 @@ def load_tokenizer(source: str | Path) -> tuple[PreTrainedTokenizerBase, int]:
             found = AutoTokenizer.from_pretrained(view, config=config, trust_remote_code=False)
         tokenizer = _check_vocabulary(source, found, config)
         _rename(tokenizer, view, source)
-    return tokenizer, int(min(tokenizer.model_max_length, context_of(source, config)))
+    context = context_of(source, config)
+    if context == UNLIMITED:
+        context = int(min(tokenizer.model_max_length, UNLIMITED))
+    return tokenizer, context
 
 
-def ends_of(source: str | Path, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Return the tokens that end a completion of the model at `source`. No weights are loaded.
+def stored_generation(source: str | Path) -> GenerationConfig:
+    """Return the settings of generation of the model at `source`. No weights are loaded.
 
     Raises: ConfigError.
     """
     with allowed_contents(source, "tokenizer") as view:
-        generation = generation_of(source, view, config_of(source, view))
-    return end_tokens(generation, tokenizer)
+        return generation_of(source, view, config_of(source, view))
 
 
 def generation_of(source: str | Path, view: Path, config: PretrainedConfig) -> GenerationConfig:
@@ -66,7 +69,7 @@ def generation_of(source: str | Path, view: Path, config: PretrainedConfig) -> G
         return GenerationConfig.from_model_config(config)
 
 
-def end_tokens(
+def eos_of(
     generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[int, ...]:
     """Return the end-of-sequence tokens of the generation config and of the tokenizer."""

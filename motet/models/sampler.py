@@ -199,12 +199,13 @@ class LocalSampler:
     def _decode(self, open_: OpenRequests, rows: Sequence[CompletionRow]) -> None:
         asked = [open_.requests[row.request] for row in rows]
         read = [(request.policy, row.prompt) for row, request in zip(rows, asked, strict=True)]
+        ends = self._policies[asked[0].policy].backbone.ends
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(read))}
         requests = [
             DecodeRequest(
                 request.policy,
                 places[prompt],
-                request.decode,
+                ends.decode_of(request.decode, request.prompt),
                 request.keys[row.index],
                 request.greedy,
                 self.versions[request.policy],

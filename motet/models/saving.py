@@ -1,7 +1,7 @@
 """Save a whole model, so that plain transformers can load it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +31,16 @@ def save_model(
     said = {**read_json(place), **sampling} if place.is_file() else dict(sampling)
     place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(folder)
+
+
+def write_ends(folder: str | Path, ids: Sequence[int]) -> None:
+    """Write the tokens that end a completion, where `generate` and vLLM look for them.
+
+    For an adapter the file has nothing else.
+    """
+    place = Path(folder) / GENERATION
+    said = read_json(place) if place.is_file() else {}
+    before = said.get("eos_token_id")
+    if ids and set(ids) != set(before if isinstance(before, list) else [before]):
+        said["eos_token_id"] = list(ids) if len(ids) > 1 else ids[0]
+        place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")

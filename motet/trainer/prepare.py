@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from motet.core import Prompt
@@ -50,6 +50,7 @@ async def warm_base(
     checkpointing: bool = False,
     attention: Attention = "auto",
     chat_template: str | None = None,
+    end_tokens: Sequence[str | int] = (),
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Train all weights of a base model on demonstrations. Return the loss of every step.
@@ -65,6 +66,7 @@ async def warm_base(
         checkpointing=checkpointing,
         attention=attention,
         chat_template=chat_template,
+        end_tokens=end_tokens,
     )
     policy = Policy(model, backbone)
     losses = await warm_up(
