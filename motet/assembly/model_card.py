@@ -8,18 +8,22 @@ tokenizer = AutoTokenizer.from_pretrained({folder})
 """
 _ADAPTER = """\
 from peft import AutoPeftModelForCausalLM
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, GenerationConfig
 
 model = AutoPeftModelForCausalLM.from_pretrained({folder})
 tokenizer = AutoTokenizer.from_pretrained({folder})
+ends = GenerationConfig.from_pretrained({folder}).eos_token_id
+model.generation_config.eos_token_id = ends
 """
 _ON_BASE = """\
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 base = AutoModelForCausalLM.from_pretrained({base})
 model = PeftModel.from_pretrained(base, {folder})
 tokenizer = AutoTokenizer.from_pretrained({folder})
+ends = GenerationConfig.from_pretrained({folder}).eos_token_id
+model.generation_config.eos_token_id = ends
 """
 
 

@@ -235,8 +235,19 @@ def _use_policies(facts: CardFacts) -> str:
         text += (
             f"The adapters on {base} behind an OpenAI-compatible server of vLLM:\n\n"
             f"```sh\nvllm serve {_in_folder(base, facts)} --enable-lora "
-            f"--max-lora-rank {rank} --lora-modules {modules}\n```\n"
+            f"--max-lora-rank {rank} --lora-modules {modules} "
+            f"--generation-config FOLDER/policies/{on_it[0].name}\n```\n"
         )
+    if facts.folders:
+        text += (
+            "\n`generation_config.json` of each policy has the tokens that end a completion: "
+            "transformers and vLLM read them there. The stop strings of an agent are in `decode` "
+            "above, and go into each request.\n"
+        )
+    strings = dict.fromkeys(each for one in facts.folders for each in one.turn_text)
+    if strings:
+        said = ", ".join(map(repr, strings))
+        text += f"\nA chat also ends at {said}, with which the chat template ends a turn.\n"
     return text
 
 

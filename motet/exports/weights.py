@@ -34,6 +34,8 @@ class PolicyFolder(Settings):
     """What an adapter is loaded on: a name of the hub, or the folder in the export."""
     rank: int | None = None
     """The rank of an adapter, which vLLM must know."""
+    turn_text: tuple[str, ...] = ()
+    """Strings that also end a completion. No library reads them from a folder."""
 
 
 def copy_adapter(source: Path, into: Path, base: str) -> int:

@@ -90,6 +90,9 @@ def _write_policies(
     merged: bool,
 ) -> list[PolicyFolder]:
     """Write one folder per policy that has weights of its own."""
+    from motet.models.ends import ends_of
+    from motet.models.saving import write_ends
+
     found = []
     for name in policies_of(config):
         chosen, into = config.policies[name], folder / POLICIES / name
@@ -106,6 +109,10 @@ def _write_policies(
             base = base_of(chosen.model, bases)
             rank = copy_adapter(source, into, base)
             one = PolicyFolder(name=name, adapter=True, base=base, rank=rank)
+        played = config.models[chosen.model]
+        ends = ends_of(bases[chosen.model], played.chat_template, played.end_tokens)
+        write_ends(into, ends.ids)
+        one = one.model_copy(update={"turn_text": ends.turn_text})
         (into / "README.md").write_text(_policy_card(one), encoding="utf-8")
         found.append(one)
     return found
@@ -137,7 +144,13 @@ def _base(folder: Path, name: str, config: RunConfig, base: str | Path) -> dict[
     said: dict[str, Any] = {"path": str(base)}
     if is_local(base):
         said["path"] = f"{MODELS}/{name}"
+        from motet.models.ends import ends_of
+        from motet.models.saving import write_ends
+
         copy_model(Path(base), folder / MODELS / name)
+        played = config.models[name]
+        ends = ends_of(base, played.chat_template, played.end_tokens)
+        write_ends(folder / MODELS / name, ends.ids)
     template = config.models[name].chat_template
     if template is not None:
         said["chat_template"] = f"{MODELS}/{name}.jinja"

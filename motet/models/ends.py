@@ -16,7 +16,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from motet.core import Prompt
 from motet.errors import ConfigError, SamplerFault, shortened
 from motet.models.bounded_text import chat_text, token_ids
-from motet.models.loading import eos_of
+from motet.models.chat_template import tokenizer_with
+from motet.models.loading import eos_of, stored_generation
 from motet.settings import Decode
 
 EndToken = str | int
@@ -70,6 +71,20 @@ def completion_ends(
         eos=eos_of(generation, tokenizer),
         added=tuple(dict.fromkeys(_token(source, tokenizer, one) for one in added)),
     )
+
+
+def ends_of(
+    source: str | Path, template: str | None, added: Sequence[EndToken] = ()
+) -> CompletionEnds:
+    """Return what ends a completion of the model at `source`, which is not loaded.
+
+    Args:
+        template: a Jinja file that replaces the model's own chat template.
+
+    Raises: ConfigError.
+    """
+    tokenizer, _ = tokenizer_with(source, template)
+    return completion_ends(source, stored_generation(source), tokenizer, added)
 
 
 def _token(source: str | Path, tokenizer: PreTrainedTokenizerBase, wanted: EndToken) -> int:
@@ -178,22 +193,22 @@ def stops_around_specials(
 
 
 @dataclass(frozen=True)
-class Piece:
+class ShownPiece:
     """A part of a text. `hidden`: a special token, which the plain text does not show."""
 
     text: str
     hidden: bool
 
 
-def shown(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> list[Piece]:
+def shown(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> list[ShownPiece]:
     """Return the text of tokens, with its special tokens. Raises: what the tokenizer raises."""
     hidden = _hidden(tokenizer)
-    pieces: list[Piece] = []
+    pieces: list[ShownPiece] = []
     plain = ""
     for place, token in enumerate(tokens):
         last = place + 1 == len(tokens)
         if token in hidden:
-            pieces.append(Piece(hidden[token], True))
+            pieces.append(ShownPiece(hidden[token], True))
         elif last or tokens[place + 1] in hidden:
             # Decode from the beginning: a decoder may drop a first space, or join bytes.
             upto = str(
@@ -203,7 +218,7 @@ def shown(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> list[Pie
                     clean_up_tokenization_spaces=False,
                 )
             )
-            pieces.append(Piece(upto[_alike(plain, upto) :], False))
+            pieces.append(ShownPiece(upto[_alike(plain, upto) :], False))
             plain = upto
     return pieces
 
@@ -225,7 +240,7 @@ def _alike(one: str, other: str) -> int:
     return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-def plain_length(pieces: Sequence[Piece], stops: Collection[str]) -> int | None:
+def plain_length(pieces: Sequence[ShownPiece], stops: Collection[str]) -> int | None:
     """Return how much of the plain text stands before the first of the stop strings.
 
     None if there is none of them.

@@ -40,7 +40,11 @@ def write_ends(folder: str | Path, ids: Sequence[int]) -> None:
     """
     place = Path(folder) / GENERATION
     said = read_json(place) if place.is_file() else {}
-    before = said.get("eos_token_id")
-    if ids and set(ids) != set(before if isinstance(before, list) else [before]):
-        said["eos_token_id"] = list(ids) if len(ids) > 1 else ids[0]
-        place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    stored = said.get("eos_token_id")
+    before = set(stored if isinstance(stored, list) else [stored]) - {None}
+    if not before.issuperset(ids):
+        whole = sorted({*ids, *before})
+        said["eos_token_id"] = whole if len(whole) > 1 else whole[0]
+    elif place.is_file():
+        return
+    place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
