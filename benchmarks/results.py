@@ -39,6 +39,8 @@ from results_runs import (
     summary,
 )
 
+from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, student_t
+
 sys.path.insert(0, str(Path(__file__).parent / "speed"))
 
 from tables import replaced
@@ -202,8 +204,8 @@ def critics() -> Iterator[Sequence[str]]:
 
 
 def interval(values: Sequence[float]) -> str:
-    """Format the mean and the 95 % confidence interval of three seeds, by Student's t."""
-    half = 4.303 * stdev(values) / len(values) ** 0.5
+    """Format the mean and the 95 % confidence interval over seeds, by Student's t."""
+    half = student_t(CONFIDENCE_OF_SEEDS, len(values) - 1) * stdev(values) / len(values) ** 0.5
     return f"{mean(values):.2f} ± {half:.2f}"
 
 

@@ -33,7 +33,7 @@ def print_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
 def _print_groups(rows: Sequence[Mapping[str, Any]]) -> None:
     # Imported here because it loads the config and torch, which take seconds.
     from motet.api.run_rows import COMPARED, differences, grouped
-    from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS
+    from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, unseen
 
     groups = grouped(rows)
     if len(groups) == len(rows):
@@ -46,6 +46,12 @@ def _print_groups(rows: Sequence[Mapping[str, Any]]) -> None:
     out.print(table)
     out.print(
         f"  in the second line: {CONFIDENCE_OF_SEEDS:.0%} interval of the mean (Student's t)",
+        soft_wrap=True,
+    )
+    most = max(row["runs"] for row in groups)
+    out.print(
+        f"  it cannot see what none of the runs did: {unseen(most):.0%} of the runs may end in a "
+        f"way that {most} runs do not show",
         soft_wrap=True,
     )
     for row in differences(rows):

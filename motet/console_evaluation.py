@@ -188,7 +188,8 @@ def print_baselines(target: Path, found: dict[str, Any]) -> None:
     notes |= {
         "behind": f"{compared} of the {first} minus {compared} of this row, mean over tasks",
         "tokens, seconds": "per answer, which takes n samples",
-        f"{found['confidence']:.0%}": f"{found['resamples']:,} bootstrap resamples of the tasks",
+        f"{found['confidence']:.0%}": "over tasks: success by Wilson and Newcombe, reward by "
+        f"{found['resamples']:,} bootstrap resamples",
     }
     for name, text in notes.items():
         out.print(f"  {name}: {text}", soft_wrap=True)
@@ -199,7 +200,12 @@ def counted(causes: Mapping[str, int]) -> str:
 
 
 def estimated(found: Mapping[str, float] | None) -> str:
-    return "-" if found is None else f"{found['mean']:.3f}\n{span(found['low'], found['high'])}"
+    """Return a mean with its interval. One without a width says nothing, and is left out."""
+    if found is None:
+        return "-"
+    if found["low"] == found["high"]:
+        return f"{found['mean']:.3f}"
+    return f"{found['mean']:.3f}\n{span(found['low'], found['high'])}"
 
 
 def span(low: float, high: float) -> str:

@@ -12,7 +12,7 @@ from motet.api.comparison_tables import STATISTICS, flat
 from motet.api.run_rows import differences, grouped, groups_of, row_of
 from motet.api.runs import LoadedRun, load_run
 from motet.errors import ConfigError
-from motet.evaluation.over_seeds import OverSeeds, curve_over_seeds
+from motet.evaluation.over_seeds import OverSeeds, bounds_of, curve_over_seeds
 from motet.plugins import nearest
 from motet.trainer.metrics import read_metrics
 from motet.trainer.plot import moving_average
@@ -169,7 +169,8 @@ class LoadedRuns:
             curve = {line["step"]: line[metric] for line in lines if metric in line}
             if curve:
                 curves.setdefault(group, []).append(_smooth(curve) if smooth else curve)
-        return {group: curve_over_seeds(of) for group, of in curves.items()}
+        bounds = bounds_of(metric)
+        return {group: curve_over_seeds(of, bounds) for group, of in curves.items()}
 
 
 def _smooth(curve: Mapping[int, float]) -> dict[int, float]:

@@ -19,6 +19,10 @@ FileHashes: TypeAlias = Mapping[str, str] | None
 """The user's own files that a run loaded, with their hashes. None if that is not known."""
 COMPARED = {"before": "success before", "after": "success after", "reward": "reward after"}
 """Figure of a row -> its title. All are of the held-out tasks."""
+BOUNDS: dict[str, tuple[float, float] | None] = {
+    "before": (0.0, 1.0), "after": (0.0, 1.0), "reward": None,
+}  # fmt: skip
+"""Figure of a row -> where it can be: a success is a rate."""
 _LARGEST = 1e15
 """No figure of a run is larger."""
 _LONGEST = 60
@@ -191,7 +195,7 @@ def grouped(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for group in dict.fromkeys(row["group"] for row in rows):
         mine = [row for row in rows if row["group"] == group]
-        figures = {name: _over([row[name] for row in mine]) for name in COMPARED}
+        figures = {name: _over([row[name] for row in mine], BOUNDS[name]) for name in COMPARED}
         found.append(
             {
                 "group": group,
@@ -219,7 +223,8 @@ def differences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         pairs = [(by_seed[name][seed], first[seed]) for seed in seeds]
         row: dict[str, Any] = {"group": name, "runs": len(seeds), "seeds": seeds}
         for figure in COMPARED:
-            one = _over([_minus(here[figure], there[figure]) for here, there in pairs])
+            bounds = None if BOUNDS[figure] is None else (-1.0, 1.0)
+            one = _over([_minus(here[figure], there[figure]) for here, there in pairs], bounds)
             row[figure] = None if one is None else asdict(one)
         found.append(row)
     return found
@@ -229,6 +234,6 @@ def _minus(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one - other
 
 
-def _over(values: Sequence[float | None]) -> OverSeeds | None:
+def _over(values: Sequence[float | None], bounds: tuple[float, float] | None) -> OverSeeds | None:
     there = [value for value in values if value is not None]
-    return over_seeds(there) if there else None
+    return over_seeds(there, bounds) if there else None

@@ -13,5 +13,6 @@ selection           best of n and majority vote, and how often they are right
 candidates          answers as candidates, with verifier scores and gold labels
 selection_table     how often the answer chosen out of k games is right, as a table
 crossplay           the first agent of one team with the other agents of another
-bootstrap           confidence intervals
+rates               confidence intervals of rates, of games that depend on their task
+bootstrap           confidence intervals of other means
 """

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from motet.evaluation.baselines import BaselineResult
 from motet.evaluation.bootstrap import CONFIDENCE, RESAMPLES, Estimate, estimate, paired_difference
 from motet.evaluation.playthrough import rewards, successes
+from motet.evaluation.rates import game_count, rate_difference, success_of
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,16 @@ def baseline_table(
 
 
 def _row(one: BaselineResult, first: BaselineResult | None, seed: int) -> BaselineRow:
-    success_of, reward_of = successes(one.games), rewards(one.games)
+    count, reward_of = game_count(one.games), rewards(one.games)
     lead: dict[str, Estimate | None] = {}
     if first is not None:
-        lead["success"] = paired_difference(successes(first.games), success_of, seed)
+        fewer = min(game_count(first.games), count)
+        theirs, own = successes(first.games), successes(one.games)
+        lead["success"] = rate_difference(theirs, own, fewer, seed)
         lead["reward"] = paired_difference(rewards(first.games), reward_of, seed)
     return BaselineRow(
         protocol=one.protocol,
-        success=estimate(success_of, seed),
+        success=success_of(one.games, seed),
         reward=estimate(reward_of, seed),
         lead=lead,
         n=one.n,

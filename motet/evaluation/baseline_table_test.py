@@ -1,3 +1,5 @@
+import pytest
+
 from motet.evaluation.baseline_table import baseline_table
 from motet.evaluation.baselines import BaselineResult
 from motet.evaluation.bootstrap import CONFIDENCE, RESAMPLES, Estimate
@@ -22,7 +24,8 @@ def test_a_row_has_the_figures_of_its_result():
     )  # fmt: skip
     (row,) = found.rows
     assert (row.protocol, row.n, row.tokens_per_task, row.note) == ("ours", 2, 12.0, "a note")
-    assert row.success == row.reward == Estimate(1.0, 1.0, 1.0)
+    assert row.success == Estimate(1.0, pytest.approx(0.4385, abs=1e-4), 1.0)
+    assert row.reward == Estimate(1.0, 1.0, 1.0)
     assert (row.tasks, row.lead, row.time) == (3, {}, {"seconds_per_task": 0.5})
 
 
@@ -31,7 +34,9 @@ def test_the_first_row_is_compared_task_by_task_where_both_have_a_value():
     theirs = entry("theirs", LOST, LOST, BROKE, WON)
     first, second = table(ours, theirs).rows
     assert first.lead == {}
-    assert second.lead["success"] == second.lead["reward"] == Estimate(1.0, 1.0, 1.0)
+    assert second.lead["reward"] == Estimate(1.0, 1.0, 1.0)
+    lead = second.lead["success"]  # two tasks: Wilson's 2 of 2 is .342 to 1, so 1 − .658·√2
+    assert (lead.mean, lead.low) == (1.0, pytest.approx(1.0 - 0.65762 * 2**0.5, abs=1e-4))
     assert (first.tasks, second.tasks) == (3, 3)
 
 

@@ -1,4 +1,4 @@
-"""Confidence intervals of means over tasks: the percentile bootstrap.
+"""Confidence intervals of means over tasks: the percentile bootstrap. For rates see `rates`.
 
 Source: Efron and Tibshirani 1993, chapter 13.
 """
@@ -22,6 +22,11 @@ class Estimate:
     mean: float
     low: float
     high: float
+
+    @property
+    def certain(self) -> bool:
+        """Whether it has no width, because all values are equal: it then says nothing."""
+        return self.low == self.high
 
 
 def bootstrap(values: Sequence[float], seed: int) -> Estimate:

@@ -15,7 +15,7 @@ class Crossplay:
     """The results of cross-play.
 
     `success[i][j]` is the success rate of the first agent of run i with the other agents of run j,
-    over `games` games. `intervals[i][j]` are the ends of its 95 % interval (bootstrap over tasks).
+    over `games` games. `intervals[i][j]` are the ends of its 95 % interval (`rates`).
     `conventions[i]` are the conventions of run i.
     """
 

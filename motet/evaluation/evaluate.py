@@ -13,6 +13,7 @@ from motet.evaluation.bootstrap import estimate, paired_difference
 from motet.evaluation.influence import influence
 from motet.evaluation.pass_at_k import mean_pass_at_k, powers_of_two
 from motet.evaluation.playthrough import Playthrough, by_turn, playthroughs, rewards, successes
+from motet.evaluation.rates import game_count, rate_difference, success_of
 from motet.rollout.collect import collect
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import Summary, summarise
@@ -155,25 +156,30 @@ def conventions(
     }
 
 
-def _by_task(evaluation: Evaluation) -> dict[str, list[float | None]]:
-    return {"success": successes(evaluation.games), "reward": rewards(evaluation.games)}
-
-
 def intervals(evaluation: Evaluation, seed: int) -> dict[str, list[float] | None]:
-    """Return the ends of the confidence intervals of success and reward."""
-    values = _by_task(evaluation).items()
-    found = {name: estimate(of_tasks, seed) for name, of_tasks in values}
-    return {name: None if one is None else [one.low, one.high] for name, one in found.items()}
+    """Return the ends of the confidence intervals of success and reward.
+
+    None if there is no value, and for a reward that is the same in all tasks: no resample of them
+    says how far it is from that of other tasks.
+    """
+    success = success_of(evaluation.games, seed)
+    reward = estimate(rewards(evaluation.games), seed)
+    return {
+        "success": None if success is None else [success.low, success.high],
+        "reward": None if reward is None or reward.certain else [reward.low, reward.high],
+    }
 
 
 def beside_control(real: Evaluation, control: Evaluation, seed: int) -> dict[str, Any]:
     """Return `real`: success and reward with the messages as they are, and their intervals; and
     `difference`: by how much they are above those of the control, compared task by task.
     """
-    summary, other = real.summary, _by_task(control)
+    summary = real.summary
+    games, others = real.games, control.games
+    count = min(game_count(games), game_count(others))
     found = {
-        name: paired_difference(values, other[name], seed)
-        for name, values in _by_task(real).items()
+        "success": rate_difference(successes(games), successes(others), count, seed),
+        "reward": paired_difference(rewards(games), rewards(others), seed),
     }
     return {
         "real": {

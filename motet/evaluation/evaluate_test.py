@@ -70,7 +70,9 @@ def test_pass_at_k_is_given_for_the_powers_of_two_or_for_what_was_asked():
 
 def test_intervals_are_about_what_is_reported():
     evaluation = played(Talk(pay=lambda said: 0.5), Plan(samples=(1,)), samples=2)
-    assert intervals(evaluation, seed=0) == {"success": None, "reward": [0.5, 0.5]}
+    assert intervals(evaluation, seed=0) == {"success": None, "reward": None}
+    varied = played(Talk(pay=lambda said: float(len(said["ann"]))), Plan(samples=(1,)), samples=2)
+    assert intervals(varied, seed=0)["success"] is None
 
 
 def test_times_are_given_in_total_and_per_episode():

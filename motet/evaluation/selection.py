@@ -20,6 +20,8 @@ from motet.evaluation.playthrough import Playthrough, valid_games
 
 SUBSETS = 64
 """Maximum number of subsets that votes are averaged over."""
+ROUNDING = 1e-6
+"""Relative difference of two sums of float32 numbers that rounding explains."""
 METHODS = {
     "single": "single answer",
     "majority": "majority vote",
@@ -54,7 +56,8 @@ def majority_vote(
     """Return the first option of each answer with the largest total weight.
 
     More than one option means a tie. Options without an answer do not vote; if none has an answer,
-    the list is empty. The weights are summed exactly, so a tie does not depend on their order.
+    the list is empty. Weights are rounded, .1 + .2 is not .3, and a verifier's scores are float32:
+    totals that differ by less than `ROUNDING` of the weights are a tie.
     """
     votes: dict[Hashable, list[Option]] = {}
     for option in options:
@@ -63,7 +66,9 @@ def majority_vote(
             votes.setdefault(given, []).append(option)
     sums = {given: fsum(map(weight, voters)) for given, voters in votes.items()}
     most = max(sums.values(), default=0.0)
-    return [votes[given][0] for given, total in sums.items() if total == most]
+    sizes = [fsum(abs(weight(voter)) for voter in voters) for voters in votes.values()]
+    least = most - ROUNDING * max(sizes, default=0.0)
+    return [votes[given][0] for given, total in sums.items() if total >= least]
 
 
 # -------------------------------------------------------------------------------------- whole games

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
-from motet.evaluation.bootstrap import Estimate, estimate
+from motet.evaluation.bootstrap import Estimate
 from motet.evaluation.candidates import JudgedPools, Pool
+from motet.evaluation.rates import rate_of
 from motet.evaluation.selection import METHODS, SUBSETS, accuracies
 from motet.seeding import derive
 
@@ -52,11 +53,14 @@ def _row(pools: Sequence[Pool], turn: int, k: int, seed: int) -> SelectionRow:
     found = [
         accuracies(pool.at(turn), k, derive(seed, "selection", pool.task.id, k)) for pool in enough
     ]
+    games = sum(len(pool.games) for pool in enough)  # games // k choices share no game
     tokens = [k * pool.tokens_per_game(turn) for pool in enough]
     return SelectionRow(
         k=k,
         tasks=len(enough),
         tokens_per_task=sum(tokens) / len(tokens) if tokens else None,
         all_subsets=all(comb(len(pool.games), k) <= SUBSETS for pool in enough),
-        accuracy={method: estimate([one[method] for one in found], seed) for method in METHODS},
+        accuracy={
+            method: rate_of([one[method] for one in found], games // k, seed) for method in METHODS
+        },
     )

@@ -1,4 +1,5 @@
 import random
+import struct
 from itertools import combinations
 from math import comb
 
@@ -284,3 +285,18 @@ def test_a_perfect_verifier_reaches_the_ceiling_and_one_that_errs_always_misses(
 def test_more_games_than_there_are_or_none_are_refused(k):
     with pytest.raises(ValueError, match=f"got k = {k} of n = 2 games; expected 1 <= k <= n"):
         accuracies(drawn(0, games=2), k, 0)
+
+
+def test_a_tie_that_rounding_breaks_is_a_tie():
+    scores = {"x": [0.1, 0.2], "y": [0.3]}
+    votes = [(answer, score) for answer, each in scores.items() for score in each]
+
+    def winners(options):
+        found = majority_vote(options, lambda one: one[0], lambda one: one[1])
+        return sorted(one[0] for one in found)
+
+    assert winners(votes) == winners(votes[::-1]) == ["x", "y"]
+    # the same as float32, as a verifier gives them: .30000000447 and .30000001192
+    float32 = [(answer, struct.unpack("f", struct.pack("f", one))[0]) for answer, one in votes]
+    assert winners(float32) == ["x", "y"]
+    assert winners([*votes, ("y", 0.001)]) == ["y"]

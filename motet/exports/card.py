@@ -178,8 +178,9 @@ def _results(facts: CardFacts) -> str:
             f"{lines}\n"
         )
     return (
-        "## Results\n\nOn held-out tasks: means over tasks, with 95 % bootstrap intervals in "
-        f"brackets.\n\n{table}\n"
+        "## Results\n\nOn held-out tasks: means over tasks, with 95 % intervals over tasks in "
+        "brackets (success: Wilson's, reward: bootstrap). They say nothing about training with "
+        f"another seed.\n\n{table}\n"
         "`motet evaluate FOLDER` plays them again, with the same seeds.\n"
     )
 

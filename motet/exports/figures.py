@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from motet.evaluation.bootstrap import Estimate, estimate
-from motet.evaluation.playthrough import playthroughs, rewards, successes
+from motet.evaluation.playthrough import playthroughs, rewards
+from motet.evaluation.rates import success_of
 from motet.rollout.summary import summarise
 from motet.trainer.run_folder import RunFolder
 
@@ -37,7 +38,7 @@ def held_out(run: RunFolder, step: int, seed: int) -> HeldOut | None:
         len(games),
         max(map(len, games), default=0),
         summarise(episodes).faults,
-        estimate(successes(games), seed),
+        success_of(games, seed),
         estimate(rewards(games), seed),
     )
 
@@ -56,7 +57,7 @@ def baseline_lines(table: Mapping[str, Any]) -> list[list[str]]:
 
 
 def shown(found: Estimate | Mapping[str, float] | None) -> str:
-    """Return a mean with its interval."""
+    """Return a mean with its interval. One without a width says nothing, and is left out."""
     if found is None:
         return "-"
     mean, low, high = (
@@ -64,4 +65,4 @@ def shown(found: Estimate | Mapping[str, float] | None) -> str:
         if isinstance(found, Estimate)
         else (found["mean"], found["low"], found["high"])
     )
-    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+    return f"{mean:.3f}" if low == high else f"{mean:.3f} ({low:.3f} to {high:.3f})"
