@@ -16,8 +16,10 @@ import motet
 from motet.errors import ConfigError
 from motet.models.loading import load_tokenizer
 from motet.models.prompts import encode
+from motet.settings import RewardModel
 from motet.trainer import checkpoint
 from motet.trainer.replay import same_tensors
+from motet.trainer.reward_model import first_steps
 from motet.views import joint_action
 from tests.small_runs import contents, episodes, rows, run_config, steps, weights
 
@@ -271,3 +273,18 @@ def test_what_does_not_fit_is_refused(changes, message) -> None:
         own[key] = {**LEARNT, **value} if key == "reward_model" else value
     with pytest.raises(ConfigError, match=message):
         motet.read_config(own)
+
+
+def test_there_are_as_many_iterations_as_asked_for():
+    def firsts(iterations: int, steps: int) -> list[int]:
+        return first_steps(RewardModel.model_validate(LEARNT | {"iterations": iterations}), steps)
+
+    assert firsts(6, 8) == [1, 3, 4, 5, 7, 8]  # blocks of 2 give only 1, 3, 5, 7
+    assert firsts(4, 8) == [1, 3, 5, 7]
+    assert firsts(3, 7) == [1, 4, 7]
+    assert firsts(1, 8) == [1]
+    for steps in range(1, 13):
+        for iterations in range(1, steps + 1):
+            found = firsts(iterations, steps)
+            assert (len(set(found)), found[0]) == (iterations, 1)
+            assert max(found) <= steps

@@ -51,8 +51,16 @@ NOT_FITTED = Fitted()
 
 
 def first_steps(settings: RewardModel, steps: int) -> list[int]:
-    """Return the first step of every iteration."""
-    return list(range(1, steps + 1, -(-steps // settings.iterations)))
+    """Return the first step of every iteration, as many as there are iterations.
+
+    Blocks have steps / iterations steps, rounded up; the last may be shorter. Where that leaves no
+    step for the last ones (6 blocks of 2 in 8 steps), the blocks are as equal as they can be.
+    """
+    wanted = settings.iterations
+    firsts = list(range(1, steps + 1, -(-steps // wanted)))
+    if len(firsts) < wanted:
+        firsts = [1 - (-number * steps // wanted) for number in range(wanted)]
+    return firsts
 
 
 async def play_for_pairs(
