@@ -16,7 +16,7 @@ from motet.assembly.first_prompts import check_first_prompts
 from motet.assembly.homes import homes_of
 from motet.assembly.model_notes import note_models
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
-from motet.assembly.trial_game import trial_game
+from motet.assembly.trial_game import acting_agents, trial_game
 from motet.blocking import blocking
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
@@ -88,29 +88,34 @@ STAND_IN_SCORE = 0.5
 def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack[Objects]) -> Cost:
     """Check everything that can be checked without a model, and count what a step samples.
 
-    The counts assume that no branch ends early. `objects` replace what the config names, as in
+    The counts assume that no branch ends early, and that the agents act which a trial game shows.
+    `objects` replace what the config names, as in
     `train`.
 
     Raises: ConfigError for everything that `train` refuses before it reads a model or a run folder.
     """
     settings = read_config(config, overrides, **objects)
     with open_task_setup(settings, train=True) as setup:
-        plan, agents = settings.rollout, len(settings.team)
-        rounds_T = plan.rounds(agents)
+        plan, acting_T = settings.rollout, run_loop(acting_agents(setup))
+        rounds_T = plan.rounds([len(acting) for acting in acting_T])
         tasks = tasks_per_step_of(setup)
-        completions_T = [
-            count * samples for count, samples in zip(rounds_T, plan.samples, strict=True)
+        turns = [
+            (tasks * count * samples, acting)
+            for count, samples, acting in zip(rounds_T, plan.samples, acting_T, strict=True)
         ]
         memory = memory_of(setup)
         notes, warnings = prompt_warnings(setup)
-        answers = sum(settings.decode_of(agent).max_new_tokens for agent in settings.team)
         return Cost(
             steps=steps_of(setup),
             rounds=tasks * sum(rounds_T),
             joint_actions=tasks
-            * sum(n * plan.joint_actions(t, agents) for t, n in enumerate(rounds_T)),
-            completions=tasks * agents * sum(completions_T),
-            longest_completions=tasks * answers * sum(completions_T),
+            * sum(n * plan.joint_actions(t, len(acting_T[t])) for t, n in enumerate(rounds_T)),
+            completions=sum(each * len(acting) for each, acting in turns),
+            longest_completions=sum(
+                each * settings.decode_of(agent).max_new_tokens
+                for each, acting in turns
+                for agent in acting
+            ),
             memory=memory,
             warnings=[
                 *warnings_of(setup),

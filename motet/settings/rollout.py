@@ -1,5 +1,6 @@
 """How the games of a step are played: sampling, turns, joint actions."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -100,14 +101,15 @@ class Plan(Settings):
         `turn`."""
         return self.samples[turn] ** acting if self.pairing == "crossed" else self.samples[turn]
 
-    def rounds(self, acting: int) -> tuple[int, ...]:
+    def rounds(self, acting: int | Sequence[int]) -> tuple[int, ...]:
         """Return the number of Rounds per task at every turn.
 
-        It assumes that no branch ends early and that `acting` agents act at every turn.
+        It assumes that no branch ends early. `acting` agents act at every turn, or so many at each.
         """
+        acting_T = [acting] * len(self.samples) if isinstance(acting, int) else acting
         counts = [1]
         for turn in range(len(self.samples) - 1):
-            grown = self.joint_actions(turn, acting) if self.expand == "all" else 1
+            grown = self.joint_actions(turn, acting_T[turn]) if self.expand == "all" else 1
             counts.append(counts[-1] * grown)
         return tuple(counts)
 
