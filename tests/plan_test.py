@@ -8,6 +8,7 @@ import motet
 from motet import api
 from motet.cli import app
 from motet.errors import ConfigError
+from motet.planning.layouts import CUDA_CONTEXT
 from tests.small_runs import run_config
 
 LARGE = {
@@ -149,3 +150,26 @@ def test_a_wrong_number_of_parameters_is_refused(said, tmp_path):
     path.write_text(json.dumps(run_config(**LARGE)))
     with pytest.raises(motet.ConfigError, match="--parameters is"):
         app(["plan", str(path), *options], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"model": "tiny", "train": "lora"}, pytest.param({"model": "tiny"}, marks=pytest.mark.wide)],
+    ids=["adapters", "full"],
+)
+@pytest.mark.parametrize("critics", [False, True])
+def test_a_plan_and_a_dry_run_give_one_estimate_of_memory(model_folder, policy, critics):
+    """Two adapters on a small model: a step has far fewer tokens than train.token_budget."""
+    config = run_config(
+        models={"tiny": {"path": str(model_folder("qwen3")), "dtype": "bfloat16"}},
+        policies={"p": policy, "q": policy},
+        rollout={"samples": [4]},
+        decode={"max_new_tokens": 8},
+        algorithm={"name": "iac" if critics else "magrpo"},
+    )
+    if critics:
+        config["critic"] = {"train": "head"}
+    dry = motet.dry_run(config).memory
+    (one,) = [made for made in api.plan(config, gpus=1).options if made.layout.engine == "one"]
+    on_paper = one.uses[0].memory - CUDA_CONTEXT
+    assert on_paper == pytest.approx(dry["total"] - dry.get("freed and kept", 0), rel=0.02)

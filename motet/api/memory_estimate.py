@@ -3,10 +3,7 @@
 The estimate uses the shapes of the models, the rollout plan, and the prompts of a few tasks.
 """
 
-import math
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -21,6 +18,7 @@ from motet.models import memory
 from motet.models.chat_template import tokenizer_with
 from motet.models.devices import is_cpu, memory_of_device, resolve_device
 from motet.models.prompts import encode
+from motet.planning.batches import rows_played, tokens_learnt
 from motet.settings import Lora, RewardModel
 from motet.timeouts import run_loop
 from motet.trainer.components import REWARD_MODEL
@@ -49,7 +47,8 @@ def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str,
         name: policy for name, policy in config.policies.items() if only is None or name in only
     }
     judges = config.reward_model is not None and (only is None or REWARD_MODEL in only)
-    prompts = prompt_lengths(setup)
+    prompts, tasks = prompt_lengths(setup), tasks_per_step_of(setup)
+    evaluated = len(setup.tasks.get("eval", ())) * config.evaluation.samples
     for model, base in config.models.items():
         mine = [policy for policy in loaded.values() if policy.model == model]
         if not (mine or model in valued or (judges and config.model_of_reward == model)):
@@ -82,10 +81,12 @@ def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str,
         length = max(
             prompts[agent] + config.decode_of(agent).max_new_tokens for agent in config.team
         )
-        playing = memory.playing(shape, _rows_played(setup, model, length), length, width)
+        playing = memory.playing(
+            shape, rows_played(config, tasks, evaluated, model, length), length, width
+        )
         if _on_cpu(base) and base.quantize == "none":
             playing += memory.prepacked(shape, width)
-        tokens = _tokens_learnt(setup, model, model in valued, prompts)
+        tokens = tokens_learnt(config, tasks, prompts, model, by_critics=model in valued)
         at_work = max(at_work, playing, memory.learning(shape, tokens, width, base.checkpointing))
     parts["playing or learning"] = at_work
     if any(_on_cpu(base) for base in config.models.values()):
@@ -131,93 +132,6 @@ def _reward_model(wanted: RewardModel, shape: memory.Shape, computes: int) -> in
     grown = trunk[wanted.train]
     held = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
     return held + memory.training(grown + shape.hidden + 1, wanted.optimizer.kind)
-
-
-def _rows_played(setup: TaskSetup, model: str, length: int) -> int:
-    """Return the maximum number of completions sampled at once, each with `length` tokens including
-    its prompt."""
-    config, plan = setup.config, setup.config.rollout
-    agents = len(config.team)
-    rounds_T = plan.rounds(agents)
-    widest = tasks_per_step_of(setup) * max(
-        n * samples for n, samples in zip(rounds_T, plan.samples, strict=True)
-    )
-    evaluated = len(setup.tasks.get("eval", ())) * config.evaluation.samples
-    together: Counter[str] = Counter()  # adapters on one base model are sampled in one batch
-    for player in config.team.values():
-        mine = {
-            name: config.policies[name]
-            for name in player.policy
-            if config.policies[name].model == model
-        }
-        together.update(
-            {"adapters" if policy.train == "lora" else name for name, policy in mine.items()}
-        )
-    rows = max(widest, evaluated) * max(together.values(), default=0)
-    return min(rows, config.train.rows_per_batch, max(1, config.train.tokens_per_batch // length))
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Equally long completions of one turn that a policy or critic is trained on."""
-
-    rows: int
-    prompt: int
-    answer: int
-    sharing: int
-    """Completions that share one prompt in a batch."""
-
-    @property
-    def length(self) -> int:
-        return self.prompt + self.answer
-
-    def tokens(self, rows: int) -> int:
-        return rows * self.answer + math.ceil(rows / self.sharing) * self.prompt
-
-
-def _tokens_learnt(setup: TaskSetup, model: str, by_critics: bool, prompts: dict[str, int]) -> int:
-    """Return the maximum number of tokens of one micro-batch.
-
-    A prompt grows by one completion of every agent per turn. A policy's batch contains it once for
-    all its completions, a critic's batch once per completion.
-    """
-    config, plan = setup.config, setup.config.rollout
-    learnt: dict[str, list[_Rows]] = {}
-    said = sum(config.decode_of(agent).max_new_tokens for agent in config.team)
-    for turn, (rounds, samples) in enumerate(
-        zip(plan.rounds(len(config.team)), plan.samples, strict=True)
-    ):
-        for agent, player in config.team.items():
-            name = player.policy[min(turn, len(player.policy) - 1)]
-            who = "critics" if by_critics else name
-            if by_critics or config.policies[name].model == model:
-                count = tasks_per_step_of(setup) * rounds * samples
-                prompt, answer = (
-                    prompts[agent] + turn * said,
-                    config.decode_of(agent).max_new_tokens,
-                )
-                each = _Rows(
-                    math.ceil(count / config.algorithm.minibatches),
-                    prompt,
-                    answer,
-                    1 if by_critics else samples,
-                )
-                learnt.setdefault(who, []).append(each)
-    budget = config.train.token_budget
-    return max((_tokens_at_once(rows, budget) for rows in learnt.values()), default=0)
-
-
-def _tokens_at_once(turns: Sequence[_Rows], budget: int) -> int:
-    """Return the tokens of the largest micro-batch of one policy.
-
-    The budget counts a batch as rows times the longest row, with a prompt in every row, as
-    `motet.batch.pack` does.
-    """
-    whole = sum(one.tokens(one.rows) for one in turns)
-    if sum(one.rows for one in turns) * max(one.length for one in turns) <= budget:
-        return whole
-    fitting = [one.tokens(min(one.rows, max(1, budget // one.length))) for one in turns]
-    return min(whole, max(fitting))
 
 
 def _models_of_critics(config: RunConfig, only: Container[str] | None) -> list[str]:

@@ -137,8 +137,8 @@ def _planned(
         if value < 1:
             raise ConfigError(f"{name} is {value}; expected 1 or more")
     shapes, guessed = _shapes(settings, parameters)
-    prompts, tasks = _prompts(settings, prompt_tokens)
-    homes = home_needs(settings, shapes, prompts, tasks, completion_tokens)
+    prompts, tasks, evaluated = _prompts(settings, prompt_tokens)
+    homes = home_needs(settings, shapes, prompts, tasks, completion_tokens, evaluated)
     written = configured_layout(settings)
     return Planned(
         kind,
@@ -189,17 +189,20 @@ def _shapes(
     return shapes, guessed
 
 
-def _prompts(config: RunConfig, prompt_tokens: int | None) -> tuple[dict[str, int], int]:
-    """Return the tokens of each agent's first prompt, and the tasks per step."""
+def _prompts(config: RunConfig, prompt_tokens: int | None) -> tuple[dict[str, int], int, int]:
+    """Return the tokens of each agent's first prompt, the tasks per step, and the games of an
+    evaluation. Without the tasks, only those of evaluation.tasks are known."""
     tasks = config.train.tasks_per_step
     if prompt_tokens is not None and tasks != "all":
-        return dict.fromkeys(config.team, prompt_tokens), tasks
+        known = (config.evaluation.tasks or 0) * config.evaluation.samples
+        return dict.fromkeys(config.team, prompt_tokens), tasks, known
     try:
         with open_task_setup(config, train=True) as setup:
             lengths = prompt_lengths(setup)
             if prompt_tokens is not None:
                 lengths = dict.fromkeys(config.team, prompt_tokens)
-            return lengths, tasks_per_step_of(setup)
+            evaluated = len(setup.tasks.get("eval", ())) * config.evaluation.samples
+            return lengths, tasks_per_step_of(setup), evaluated
     except ConfigError as error:
         hint = "--prompt-tokens N" + (" and train.tasks_per_step=N" if tasks == "all" else "")
         raise ConfigError(

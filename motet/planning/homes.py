@@ -7,6 +7,7 @@ from motet.config.parts import CriticConfig
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.models.memory import Shape
+from motet.planning.batches import rows_played, tokens_learnt
 from motet.planning.layouts import HomeNeeds
 from motet.planning.throughput import Workload
 from motet.settings import Lora
@@ -18,6 +19,7 @@ def home_needs(
     prompts: Mapping[str, int],
     tasks: int,
     completion_tokens: int | None = None,
+    evaluated: int = 0,
 ) -> list[HomeNeeds]:
     """Return the homes of a config.
 
@@ -26,6 +28,7 @@ def home_needs(
         prompts: tokens of each agent's first prompt.
         tasks: tasks per step.
         completion_tokens: the mean length of a completion. The default is the longest.
+        evaluated: games of an evaluation, if that is known.
 
     Raises: ConfigError if no policy is trained.
     """
@@ -39,22 +42,18 @@ def home_needs(
         work = _work(config, name, shape, prompts, tasks, completion_tokens)
         of = policy.model if adapter else name
         trained = shape.adapter(policy.lora or Lora()) if adapter else shape.parameters
-        grown = homes.get(of) or _empty(config, of, policy.model, shape, adapter, prompts)
+        grown = homes.get(of) or _empty(
+            config, of, policy.model, shape, adapter, prompts, tasks, evaluated
+        )
         homes[of] = replace(
             grown,
             trained=grown.trained + trained,
             works=(*grown.works, work),
             optimizer=config.optimizer_of(name).kind,
-            rows=grown.rows + _rows(config, name, tasks),
         )
     for critic in dict.fromkeys(config.critic_of.values()):
-        _add_critic(config, homes, shapes, critic)
-    limit = config.train.rows_per_batch
-    budget = config.train.tokens_per_batch
-    return [
-        replace(home, rows=max(1, min(home.rows, limit, budget // home.row_tokens)))
-        for home in homes.values()
-    ]
+        _add_critic(config, homes, shapes, critic, prompts, tasks)
+    return list(homes.values())
 
 
 def _empty(
@@ -64,6 +63,8 @@ def _empty(
     shape: Shape,
     adapter: bool,
     prompts: Mapping[str, int],
+    tasks: int,
+    evaluated: int,
 ) -> HomeNeeds:
     base, turns = config.models[model], len(config.rollout.samples)
     longest = max(
@@ -78,9 +79,9 @@ def _empty(
         works=(),
         width=4 if base.dtype == "float32" else 2,
         quantize=base.quantize,
-        token_budget=config.train.token_budget,
+        batch_tokens=tokens_learnt(config, tasks, prompts, model, by_critics=False),
         checkpointing=base.checkpointing,
-        rows=0,
+        rows=max(1, rows_played(config, tasks, evaluated, model, longest)),
         row_tokens=longest,
     )
 
@@ -135,20 +136,13 @@ def _work(
     )
 
 
-def _rows(config: RunConfig, policy: str, tasks: int) -> int:
-    """Return the largest number of completions of a policy at one turn."""
-    plan, rounds_T = config.rollout, config.rollout.rounds(len(config.team))
-    turns: dict[int, int] = {}
-    for _, turn in _played(config, policy):
-        turns[turn] = turns.get(turn, 0) + tasks * rounds_T[turn] * plan.samples[turn]
-    return max(turns.values())
-
-
 def _add_critic(
     config: RunConfig,
     homes: dict[str, HomeNeeds],
     shapes: Mapping[str, Shape],
     critic: str,
+    prompts: Mapping[str, int],
+    tasks: int,
 ) -> None:
     """Add a critic to the home of the policy that plays its first agent at the first turn.
 
@@ -173,4 +167,10 @@ def _add_critic(
     )
     trunk = {"full": shape.parameters, "lora": shape.adapter(chosen.lora or Lora())}
     trained = home.trained + trunk.get(chosen.train, 0) + shape.hidden + 1
-    homes[home.name] = replace(home, trained=trained, works=(*home.works, work))
+    tokens = tokens_learnt(config, tasks, prompts, chosen.model or policy.model, by_critics=True)
+    homes[home.name] = replace(
+        home,
+        trained=trained,
+        works=(*home.works, work),
+        batch_tokens=max(home.batch_tokens, tokens),
+    )

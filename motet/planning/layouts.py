@@ -51,7 +51,8 @@ class HomeNeeds:
     """Bytes of a number that computes."""
     optimizer: str = "adamw"
     quantize: Quantize = "none"
-    token_budget: int = 16384
+    batch_tokens: int = 16384
+    """Tokens of the largest micro-batch."""
     checkpointing: bool = True
     rows: int = 1
     """Completions that the home's own sampler decodes at once."""
@@ -86,7 +87,7 @@ class HomeNeeds:
 
     def learning(self) -> int:
         """Return the bytes of one micro-batch."""
-        return memory.learning(self.shape, self.token_budget, self.width, self.checkpointing)
+        return memory.learning(self.shape, self.batch_tokens, self.width, self.checkpointing)
 
     def playing(self) -> int:
         """Return the bytes of the cache and logits of the home's own sampler."""
