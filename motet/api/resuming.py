@@ -22,6 +22,7 @@ from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import kept_lines
 from motet.trainer.run_folder import RunFolder, lost_episodes
 from motet.trainer.run_state import fingerprint, machine
+from motet.trainer.saved_state import check_state
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
@@ -65,6 +66,7 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
     if not checkpoint.folders(root):
         return Resumed(warnings=warnings)
     found, broken = checkpoint.newest(root)
+    check_state(found.state, root / f"step-{found.step:06d}" / "state.json")
     then, now = found.state["machine"], machine()
     for split, before in found.state["tasks"].items():
         if fingerprint(tasks.get(split, ())) != before:

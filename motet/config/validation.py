@@ -4,6 +4,7 @@ import json
 import types
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from math import isfinite
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -14,6 +15,8 @@ from motet.errors import ConfigError
 from motet.settings import Settings
 
 Model = TypeVar("Model", bound=Settings)
+MOST_COMPLAINTS = 30
+"""Further problems of a config are only counted."""
 MOST_BITS = 14_000
 """Maximum size of an integer. Python refuses to print larger ones in decimal."""
 
@@ -30,7 +33,7 @@ def validate_options(
     """
     unsayable = [
         f"{_prefix(places, at + path)}{dotted(at + path)}: {wrong}"
-        for path, wrong in _beyond_json(data)
+        for path, wrong in islice(_beyond_json(data), MOST_COMPLAINTS)
     ]
     if unsayable:
         raise ConfigError("\n".join(unsayable))
@@ -82,7 +85,11 @@ def _complaints(
     """
     lines: dict[str, list[str]] = {}
     examples: dict[str, str] = {}
-    for problem in error.errors(include_url=False):
+    problems = error.errors(include_url=False)
+    for number, problem in enumerate(problems):
+        if len(lines) >= MOST_COMPLAINTS:
+            lines[f"and {len(problems) - number:,} more problems"] = []
+            break
         path = _written(problem["loc"], data)
         key, prefix = dotted(at + path), _prefix(places, at + path)
         kind, got, text = (

@@ -291,7 +291,10 @@ def _read(folder: Path) -> Checkpoint:
     files = [folder / name for name in names if name != _STATE]
     tensors: dict[str, Tensor] = {}
     for path in (file for file in files if file.parent == folder):
-        tensors |= load_file(path)
+        try:
+            tensors |= load_file(path)
+        except SafetensorError as error:
+            raise CannotResume(f"{path} cannot be read: {error}: restore it") from error
     shards = dict.fromkeys(path.parent for path in files if path.parent != folder)
     return Checkpoint(step_of(folder), state, tensors, _rank(folder), [*shards])
 

@@ -18,6 +18,7 @@ from motet.trainer.components import StepConfig, TeamWeights, TrainComponents
 from motet.trainer.loop import Played, fit_step, learn_step, play_step, tasks_of
 from motet.trainer.metrics import read_metrics
 from motet.trainer.run_folder import RunFolder
+from motet.trainer.saved_state import restoring
 from motet.trainer.saving import credit_of
 
 
@@ -178,8 +179,9 @@ def _restore(root: Path, weights: TeamWeights, step: int) -> tuple[int, CreditSt
     if not any(checkpoint.step_of(found) < step for found in checkpoint.folders(root)):
         return 0, CreditState()
     saved, _ = checkpoint.newest(root, before=step)
-    weights.load(saved.tensors, saved.state["weights"], saved.shards)
-    return saved.step, credit_of(saved)
+    with restoring(root / f"step-{saved.step:06d}"):
+        weights.load(saved.tensors, saved.state["weights"], saved.shards)
+        return saved.step, credit_of(saved)
 
 
 def _recorded(folder: RunFolder, number: int) -> Sequence[Episode] | None:

@@ -46,6 +46,7 @@ from motet.trainer.progress import Progress
 from motet.trainer.reward_model import Fitted, first_steps
 from motet.trainer.run_folder import RunFolder, writing
 from motet.trainer.run_state import Clock, RunState
+from motet.trainer.saved_state import restoring
 from motet.trainer.saving import LastStep, RunSaver, last_step_of
 
 
@@ -312,9 +313,10 @@ class TrainingRun:
     # ---------------------------------------------------------------------------- after a stop
 
     def _restore(self, resumed: Checkpoint) -> LastStep:
-        self._weights.load(resumed.tensors, resumed.state["weights"], resumed.shards)
-        self._run_state = RunState(self._alarm_bounds, self._clock, resumed.state)
-        self._last_step, self._done = last_step_of(resumed, self._folder), resumed.step
+        with restoring(self._folder.checkpoints / f"step-{resumed.step:06d}"):
+            self._weights.load(resumed.tensors, resumed.state["weights"], resumed.shards)
+            self._run_state = RunState(self._alarm_bounds, self._clock, resumed.state)
+            self._last_step, self._done = last_step_of(resumed, self._folder), resumed.step
         return self._last_step
 
     def _describe_failure(self, error: MotetError) -> MotetError:

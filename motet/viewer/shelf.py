@@ -49,6 +49,7 @@ class ShelfRun:
             now = path.stat()
             stamp = (now.st_mtime_ns, now.st_size)
             if path not in self._read or self._read[path][0] != stamp:
+                self._read[path] = (stamp, {})  # if it cannot be read, it is not tried again
                 found = read(path)
                 self._read[path] = (stamp, found if isinstance(found, dict) else {})
             return self._read[path][1]
