@@ -39,15 +39,17 @@ def completions_of(
     """Return the completion of each answer. `ends` are the tokens that end every completion.
 
     It is a Fault if a log-probability is not finite, or if the tokenizer cannot decode the tokens.
-    The text ends before the token that ended it and before the first stop string, and shows no
-    special tokens.
+    The text ends before the token that ended it and before the first stop string. It shows special
+    tokens only with `decode.show_special_tokens`.
     """
     bodies = [_body(tokenizer, answer, ends) for answer in answers]
     texts = texts_of(tokenizer, bodies)
-    return [
-        _completion(answer, _cut(tokenizer, body, text, answer.decode.stop), error)
-        for answer, body, (text, error) in zip(answers, bodies, texts, strict=True)
-    ]
+    found = []
+    for answer, body, (text, error) in zip(answers, bodies, texts, strict=True):
+        if answer.decode.show_special_tokens and not error:
+            text = "".join(piece.text for piece in shown(tokenizer, body))
+        found.append(_completion(answer, _cut(tokenizer, body, text, answer.decode), error))
+    return found
 
 
 def _body(
@@ -110,11 +112,16 @@ def texts_of(
 
 
 def _cut(
-    tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int], text: str, stops: Sequence[str]
+    tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int], text: str, decode: Decode
 ) -> str:
     """Return the text of `tokens` up to the first stop string."""
+    stops = decode.stop
     found = [text.find(stop) for stop in stops if stop in text]
-    if text and (around := stops_around_specials(tokenizer, stops)):
+    if (
+        text
+        and not decode.show_special_tokens
+        and (around := stops_around_specials(tokenizer, stops))
+    ):
         length = plain_length(shown(tokenizer, tokens), around)
         found += [] if length is None else [length]
     return text[: min(found)] if found else text

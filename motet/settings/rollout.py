@@ -44,6 +44,10 @@ class Decode(Settings):
     stop: tuple[str, ...] = ()
     """Strings that end a completion. They are removed from its text. Their tokens are kept and
     trained."""
+    show_special_tokens: bool = False
+    """Whether special tokens inside a completion, such as [THINK] or <|channel|>, are shown in its
+    text, which rewards and other agents read. The token that ends it never is. In the prompt of
+    another agent they are ordinary characters."""
 
 
 class Plan(Settings):
