@@ -38,8 +38,8 @@ and its reference code."""
 ALGORITHMS: dict[str, Algorithm] = {
     row.name: row
     for row in (
-        # CoMLRL (arXiv 2508.04652): joint reward, sequence sum, no KL. No division by the std, which
-        # comlrl 1.4.3 has by default
+        # CoMLRL (arXiv 2508.04652): joint reward, sequence sum, no KL. No division by the std,
+        # which comlrl 1.4.3 has by default
         Algorithm(name="mareinforce", baseline="none"),
         Algorithm(name="magrpo", baseline="group_mean"),
         Algorithm(name="marloo", baseline="leave_one_out"),

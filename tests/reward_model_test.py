@@ -276,15 +276,15 @@ def test_what_does_not_fit_is_refused(changes, message) -> None:
 
 
 def test_there_are_as_many_iterations_as_asked_for():
-    def firsts(iterations: int, steps: int) -> list[int]:
-        return first_steps(RewardModel.model_validate(LEARNT | {"iterations": iterations}), steps)
+    def firsts(iterations: int, count: int) -> list[int]:
+        return first_steps(RewardModel.model_validate(LEARNT | {"iterations": iterations}), count)
 
     assert firsts(6, 8) == [1, 3, 4, 5, 7, 8]  # blocks of 2 give only 1, 3, 5, 7
     assert firsts(4, 8) == [1, 3, 5, 7]
     assert firsts(3, 7) == [1, 4, 7]
     assert firsts(1, 8) == [1]
-    for steps in range(1, 13):
-        for iterations in range(1, steps + 1):
-            found = firsts(iterations, steps)
+    for count in range(1, 13):
+        for iterations in range(1, count + 1):
+            found = firsts(iterations, count)
             assert (len(set(found)), found[0]) == (iterations, 1)
-            assert max(found) <= steps
+            assert max(found) <= count

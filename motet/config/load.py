@@ -245,23 +245,31 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
     return _laid_on(_read_with_bases(base_path, (*above, place)), layer)
 
 
-_AVERAGED = re.compile("^  # reward_sharing: all$", re.MULTILINE)
+_COMMENTED = re.compile(r"^  # (\w+): (.*)$", re.MULTILINE)
 """A line of the algorithm's options that `dump_config` adds as comments."""
 
 
 def _as_recorded(document: Document, path: Path) -> Document:
-    """Return the config with the `reward_sharing` that its comments name, if its row has another.
+    """Return a recorded config with the options of its algorithm that now have another default.
 
-    A recorded config leaves out what its algorithm's row had when the run began, and that was `all`
-    for every row of the first versions.
+    Such a config leaves out what its algorithm's row had when the run began, and names it in
+    comments. In the first versions all rows had `reward_sharing: all`, and there was no
+    `importance_ratio`: that of each token corrected for older weights.
     """
-    said = document.data.get("algorithm")
-    if not isinstance(said, Mapping) or "reward_sharing" in said:
+    said, train = (document.data.get(key) for key in ("algorithm", "train"))
+    if not isinstance(said, Mapping):
         return document
+    left_out = dict(_COMMENTED.findall(read_text(path)))
+    known = {**left_out, **said}
+    then: dict[str, Any] = {}
     row = ALGORITHMS.get(str(said.get("name")))
-    if (row is not None and row.reward_sharing == "all") or not _AVERAGED.search(read_text(path)):
-        return document
-    return replace(document, data={**document.data, "algorithm": {**said, "reward_sharing": "all"}})
+    if left_out.get("reward_sharing") == "all" and (row is None or row.reward_sharing == "own"):
+        then["reward_sharing"] = "all"
+    lagged = isinstance(train, Mapping) and train.get("max_lag") == 1
+    weighed = left_out.get("preference") == "null" and known.get("importance_sampling") != "none"
+    if lagged and weighed and "importance_ratio" not in known:
+        then["importance_ratio"] = "token"
+    return replace(document, data={**document.data, "algorithm": {**then, **said}})
 
 
 def _override(text: str) -> Document:

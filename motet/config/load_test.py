@@ -494,3 +494,18 @@ def test_the_options_of_an_environment_go_with_it(tmp_path, small):
     assert same.reward.options == {"x": 1, "y": 2}
     short = load_config(tmp_path / "base.yaml", ["environment=quickstart", "environment.z=1"])
     assert short.environment.options == {"z": 1}
+
+
+def test_a_run_that_was_recorded_before_ratios_of_joint_actions_keeps_those_of_tokens(
+    small, tmp_path
+):
+    recorded = tmp_path / "config.yaml"
+    for options in (["train.max_lag=1"], ["train.max_lag=1", "algorithm.name=madpo"], []):
+        options = [*options, "algorithm.scale=none"]
+        now = dump_config(load_config(small, options))
+        assert now.count("  # importance_ratio: auto\n") == 1
+        recorded.write_text(now)
+        assert load_config(recorded).algorithm.importance_ratio == "auto"
+        recorded.write_text(now.replace("  # importance_ratio: auto\n", ""))
+        wanted = "token" if options[0] == "train.max_lag=1" and len(options) == 2 else "auto"
+        assert load_config(recorded).algorithm.importance_ratio == wanted
