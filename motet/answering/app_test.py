@@ -10,10 +10,11 @@ import pytest
 
 from motet.answering.app import create_app
 from motet.answering.limits import ChatLimits
-from motet.answering.protocol import WRONG
+from motet.answering.protocol import WRONG, read_request
 from motet.answering.sharing import SharedSampler
 from motet.errors import EnginesLost
 from motet.serving.metrics import ServerMetrics
+from motet.serving.refusals import Refusal
 from tests.fixtures.asked_teams import CONTEXT, Saying, saying_team
 
 QUESTION = [{"role": "user", "content": "12+39"}]
@@ -148,6 +149,14 @@ def test_an_agent_reads_the_whole_conversation_also_its_own_answers():
         for one in messages[:-2]
     ]
     assert [role for role, _ in told] == ["user", "assistant", "user", "assistant", "user"]
+
+
+def test_a_team_that_cannot_be_asked_is_served_as_its_agents():
+    body = json.dumps({"model": "team", "messages": [{"role": "user", "content": "hi"}]}).encode()
+    with pytest.raises(Refusal, match=r"cannot be asked: .* expected one of its agents, team/a"):
+        read_request(body, ("team/a", "team/b"))
+    one = body.replace(b'"team"', b'"team/b"')
+    assert read_request(one, ("team/a", "team/b")).model == "team/b"
 
 
 def test_seed_temperature_and_stop_are_honoured():

@@ -192,6 +192,14 @@ def read_request(body: bytes, names: Sequence[str]) -> ChatRequest:
 
 def check_model(name: str, names: Sequence[str]) -> None:
     """Raises: Refusal 404."""
+    if name == TEAM and name not in names:
+        raise Refusal(
+            404,
+            "model_not_found",
+            "The environment of this team cannot be asked: it does not define chat_task and "
+            f"chat_answer; expected one of its agents, {', '.join(names)}",
+            field="model",
+        )
     if name not in names:
         raise Refusal(
             404,

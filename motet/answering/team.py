@@ -120,9 +120,8 @@ class ChatTeam:
     ) -> None:
         """`plan` is the one of training; of its samples only the number of turns counts.
 
-        Raises: ConfigError if the environment cannot be asked.
+        An environment that cannot be asked leaves the agents, each of which reads a chat.
         """
-        check_can_chat(environment)
         turns = len(plan.samples)
         self.environment, self.turns = environment, turns
         self.team = replace(team, comparator={})
@@ -135,16 +134,18 @@ class ChatTeam:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that can be asked: the team, and each of its agents."""
-        return (TEAM, *(f"{TEAM}/{agent}" for agent in self.team.agents))
+        whole = () if missing_to_chat(self.environment) else (TEAM,)
+        return (*whole, *(f"{TEAM}/{agent}" for agent in self.team.agents))
 
     async def ask(
         self, text: str, settings: AnswerSettings, on_message: OnMessage = lambda message: None
     ) -> TeamAnswer:
         """Return the team's answer.
 
-        Raises: ConfigError if the environment cannot read the text; Unanswered; what the sampler
-        raises.
+        Raises: ConfigError if the environment cannot be asked, or cannot read the text; Unanswered;
+        what the sampler raises.
         """
+        check_can_chat(self.environment)
         task = self.environment.chat_task(text)
         noting = _Noting(self._sampler, on_message)
         decode = {agent: settings.changed(one) for agent, one in self.team.decode.items()}
@@ -216,14 +217,18 @@ class _Noting:
         self._on_message(message)
 
 
-def check_can_chat(environment: Environment[Any]) -> None:
-    """Raises: ConfigError naming the methods that the environment lacks."""
+def missing_to_chat(environment: Environment[Any]) -> list[str]:
+    """Return the methods that an environment lacks to be asked."""
     needed: Mapping[str, Callable[..., Any]] = {
         "chat_task(text)": Environment.chat_task,
         "chat_answer(task, texts)": Environment.chat_answer,
     }
-    missing = [name for name, method in needed.items() if not environment.provides(method)]
-    if missing:
+    return [name for name, method in needed.items() if not environment.provides(method)]
+
+
+def check_can_chat(environment: Environment[Any]) -> None:
+    """Raises: ConfigError naming the methods that the environment lacks."""
+    if missing := missing_to_chat(environment):
         raise ConfigError(
             f"{type(environment).__name__} cannot be asked: it does not define "
             f"{' and '.join(missing)}. chat_task turns a person's text into a task, chat_answer "

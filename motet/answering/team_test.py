@@ -124,8 +124,13 @@ class Half(Mute):
 )
 def test_an_environment_that_cannot_be_asked_is_refused_with_what_it_lacks(environment, lacks):
     team = Team({agent: (agent,) for agent in AGENTS}, dict.fromkeys(AGENTS, Decode()))
+    asked = ChatTeam(environment, team, Plan(), Saying())
     with pytest.raises(ConfigError, match=lacks):
-        ChatTeam(environment, team, Plan(), Saying())
+        ask(asked, "x")
+    assert asked.names == ("team/a", "team/b")
+    chat = (Message("user", "hi"),)
+    answer = asyncio.run(asked.ask_agent("b", chat, GREEDY))
+    assert answer.messages[0].agent == "b"
 
 
 async def shopping(task, agents):

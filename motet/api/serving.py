@@ -46,9 +46,10 @@ SampledBy: TypeAlias = Literal["own", "vllm"]
 
 @contextmanager
 def _opened(
-    settings: RunConfig, target: ConfigLike, engine: SampledBy, show: Show
+    settings: RunConfig, target: ConfigLike, engine: SampledBy, show: Show, *, whole: bool
 ) -> Iterator[tuple[TaskSetup, Sampler]]:
-    """Load the team of `target`, after the checks that it can be asked and that vLLM is there."""
+    """Load the team of `target`, after the check that vLLM is there, and with `whole` that its
+    environment can be asked."""
     if engine not in get_args(SampledBy):
         raise ConfigError(f"engine is {engine!r}; expected own or vllm")
     if engine == "vllm":
@@ -57,7 +58,8 @@ def _opened(
         check_installed()
     use_threads(settings)
     with setup_in_scratch(settings, train=False, reads_tasks=False) as (setup, scratch):
-        check_can_chat(setup.environment)
+        if whole:
+            check_can_chat(setup.environment)
         if engine == "own":
             yield setup, run_loop(models_of(setup, run_of(target), scratch, show)).sampler
             return
@@ -107,7 +109,7 @@ def chat(
         from motet.cluster.vllm_checks import check_temperature
 
         check_temperature("the team", temperature)
-    with _opened(settings, target, engine, show) as (setup, sampler):
+    with _opened(settings, target, engine, show, whole=True) as (setup, sampler):
         team = ChatTeam(setup.environment, setup.team, setup.config.rollout, sampler)
         asked = 0
 
@@ -141,7 +143,8 @@ def serve(
 ) -> None:
     """Serve a team in the form of OpenAI's chat API until SIGTERM or SIGINT.
 
-    The model `team` is the whole team, `team/AGENT` one agent. After the signal it answers open
+    The model `team` is the whole team, `team/AGENT` one agent. If the environment defines no
+    `chat_task` and `chat_answer`, only the agents are served. After the signal it answers open
     requests and returns. Call it in the main thread only; where an event loop runs there, as in
     Jupyter, the stop button ends it.
 
@@ -152,7 +155,7 @@ def serve(
         engine: own, or vllm, which needs pip install "motet[cluster]".
         say: called with the address when the server listens.
 
-    Raises: ConfigError, also if the environment cannot be asked.
+    Raises: ConfigError.
     """
     from motet import __version__
 
@@ -160,7 +163,7 @@ def serve(
     settings, chosen = read_config(target, overrides, **objects), limits or ChatLimits()
     with (
         reserved(host, port, key=key, without_key=without_key) as listener,
-        _opened(settings, target, engine, show) as (setup, sampler),
+        _opened(settings, target, engine, show, whole=False) as (setup, sampler),
     ):
         metrics = ServerMetrics("motet_team_")
         shared = SharedSampler(sampler, chosen.max_batch, metrics.batch)

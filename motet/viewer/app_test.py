@@ -80,7 +80,9 @@ def test_games_are_filtered_and_opened(client: TestClient) -> None:
 
 def test_a_task_a_team_and_the_differences_of_configs(client: TestClient) -> None:
     assert len(_get(client, "task", run="plain", task="sum 1")["games"]) == 4
-    assert len(_get(client, "team", run="plain")["evaluations"]) == 2
+    team = _get(client, "team", run="plain")
+    assert len(team["evaluations"]) == 2
+    assert team["turns"] == 1  # so the page offers no control of the messages between turns
     differing = _get(client, "configs", run=["plain", "other"])
     assert {row["key"]: row["values"] for row in differing["rows"]} == {
         "name": ["plain", "other"], "seed": [0, 1],

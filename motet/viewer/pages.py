@@ -232,7 +232,9 @@ class Pages:
         recorded them."""
         run = self._run(name)
         nothing = dict.fromkeys(("evaluations", "baselines", "crossplays", "unreadable"), ())
-        return self._alone(run, lambda: team_figures(run.path, run.summary), nothing)
+        figures = self._alone(run, lambda: team_figures(run.path, run.summary), nothing)
+        samples = plain.mapping(run.config.get("rollout")).get("samples")
+        return {**figures, "turns": len(samples) if isinstance(samples, list) else 1}
 
     def configs(self, names: Sequence[str]) -> dict[str, Any]:
         """The keys in which the configs of these runs differ, with the value of each run."""

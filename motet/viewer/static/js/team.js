@@ -127,8 +127,9 @@
       names.map((name, slot) => ({ ...curves[name], label: name.split("/").slice(2).join("/"), slot })), none, "share")))];
   }
 
+  const CONTROLS = "Do the messages matter? Is it persuasion, or a second guess?";
   const MORE = [
-    ["Do the messages matter? Is it persuasion, or a second guess?", (run) => `motet evaluate ${run} --shuffle-turn 1\nmotet evaluate ${run} --blank-turn 1`],
+    [CONTROLS, (run) => `motet evaluate ${run} --shuffle-turn 1\nmotet evaluate ${run} --blank-turn 1`],
     ["Intervals, and more games", (run) => `motet evaluate ${run} --samples 10`],
     ["Are untrained protocols as good?", (run) => `motet evaluate ${run} --baselines`],
     ["Does this team play with another?", (run) => `motet crossplay ${run} OTHER`],
@@ -152,7 +153,7 @@
         debated.map(influence), curves, conventions(plain), found.crossplays.map(crossplay),
         h("section", { class: "panel" }, h("details", { class: "body", open: !debated.length && !found.crossplays.length },
           h("summary", {}, "Measure more"), h("p", { class: "dim gap" }, `The results of these commands are kept in ${folder}/evaluations and appear here.`),
-          MORE.map(([title, command]) => h("div", { class: "gap" }, h("div", {}, title), h("pre", { class: "mono" }, command(folder)))))),
+          MORE.filter(([title]) => title !== CONTROLS || found.turns > 1).map(([title, command]) => h("div", { class: "gap" }, h("div", {}, title), h("pre", { class: "mono" }, command(folder)))))),
       ],
     };
   };
