@@ -48,12 +48,18 @@ def numbers(value: Any, names: Sequence[str]) -> dict[str, int | float | None]:
 
 
 def ends(value: Any) -> dict[str, list[int | float | None]]:
-    """Return the ends of the intervals of success and reward."""
+    """Return the ends of the intervals of success and reward.
+
+    One without a width says nothing, such as the bootstrap of 0 of 4 in older records. It is left
+    out.
+    """
     found = mapping(value)
     return {
         name: [number(one) for one in found[name]]
         for name in ("success", "reward")
-        if isinstance(found.get(name), list) and len(found[name]) == 2
+        if isinstance(found.get(name), list)
+        and len(found[name]) == 2
+        and found[name][0] != found[name][1]
     }
 
 

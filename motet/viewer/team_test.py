@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 from motet.api.keeping import Keeper
+from motet.viewer import plain
 from motet.viewer.team import team_figures
 from tests.fixtures.recorded_runs import BASELINES, evaluated, make_run, summary_of
 
@@ -60,3 +61,7 @@ def test_what_commands_kept_is_shown_with_its_step_and_options(tmp_path: Path) -
     assert (table["title"], table["rows"]) == ("baselines", BASELINES["rows"])
     assert (cross["title"], cross["success"]) == ("crossplay", CROSS["success"])
     assert found["unreadable"] == []
+
+
+def test_an_interval_without_a_width_is_left_out():
+    assert plain.ends({"success": [0.0, 0.0], "reward": [0.1, 0.2]}) == {"reward": [0.1, 0.2]}
