@@ -19,7 +19,7 @@ from motet.models.chat_template import tokenizer_with
 from motet.models.devices import is_cpu, memory_of_device, resolve_device
 from motet.models.prompts import encode
 from motet.planning.batches import rows_played, tokens_learnt
-from motet.settings import Lora, RewardModel
+from motet.settings import ChatTemplate, Lora, RewardModel
 from motet.timeouts import run_loop
 from motet.trainer.components import REWARD_MODEL
 
@@ -162,9 +162,7 @@ def prompt_lengths(setup: TaskSetup) -> dict[str, int]:
             continue
         for agent in made:
             prompts[agent].append(made[agent])
-    words = {
-        model: _tokenizer(base.path, base.chat_template) for model, base in config.models.items()
-    }
+    words = {model: _tokenizer(base.path, base.template) for model, base in config.models.items()}
     lengths = {}
     for agent, asked in prompts.items():
         of = words[config.policies[setup.team.policy_of(agent, 0)].model]
@@ -179,7 +177,7 @@ def _spread(tasks: Sequence[Task]) -> Sequence[Task]:
     return [tasks[place] for place in range(0, len(tasks), max(1, len(tasks) // TRIED))][:TRIED]
 
 
-def _tokenizer(source: str | None, template: str | None) -> PreTrainedTokenizerBase | None:
+def _tokenizer(source: str | None, template: ChatTemplate) -> PreTrainedTokenizerBase | None:
     try:
         return None if source is None else tokenizer_with(source, template)[0]
     except ConfigError:

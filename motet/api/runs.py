@@ -179,7 +179,7 @@ class LoadedRun:
         one."""
         config = self.config
         base = self._sources(policy, config)[1]
-        return tokenizer_with(base, config.models[config.policies[policy].model].chat_template)[0]
+        return tokenizer_with(base, config.models[config.policies[policy].model].template)[0]
 
     def _sources(self, policy: str, config: RecordedConfig) -> tuple[Path | None, str | Path]:
         """Return the folder of a policy (None if it has no weights of its own) and its model."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -16,6 +17,7 @@ from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.assembly import bases
 from motet.assembly.components import TeamModels, components_of, open_models, step_config_of
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
+from motet.assembly.template_dates import kept_dates
 from motet.blocking import blocking
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
@@ -73,6 +75,9 @@ def train(
     settings = read_config(config, overrides, **objects)
     place = Path(runs) / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
+    settings = kept_dates(
+        settings, place / "config.yaml" if resume and place.is_dir() else None, datetime.now()
+    )
     use_threads(settings)
     resume_command = _resume_command(place, Path(runs))
     stop = StopRequest()

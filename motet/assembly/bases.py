@@ -100,7 +100,7 @@ async def _warm(
     await warm_base(
         source, into, name, starting_from(config, name), batches, config.warmup,
         device=base.device, dtype=base.dtype, checkpointing=base.checkpointing,
-        attention=base.attention, chat_template=base.chat_template, end_tokens=base.end_tokens,
+        attention=base.attention, chat_template=base.template, end_tokens=base.end_tokens,
         progress=report,
     )  # fmt: skip
 

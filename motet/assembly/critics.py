@@ -48,7 +48,7 @@ def load_model(
         trainable_full=full,
         checkpointing=base.checkpointing,
         attention=base.attention,
-        chat_template=base.chat_template,
+        chat_template=base.template,
         end_tokens=base.end_tokens,
         ranks=ranks,
     )

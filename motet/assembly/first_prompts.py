@@ -8,7 +8,7 @@ from motet.assembly.task_setup import TaskSetup
 from motet.assembly.tasks import asking
 from motet.core import Prompt, Task
 from motet.errors import ConfigError
-from motet.models.chat_template import tokenizer_with
+from motet.models.chat_template import reads_date, tokenizer_with
 from motet.models.content import spelt_tokens
 from motet.models.prompts import encode
 from motet.rollout.prompts import with_system
@@ -44,8 +44,8 @@ async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
 async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> list[str]:
     """Check, before any model is loaded, that every first prompt leaves room for a completion.
 
-    Returns warnings: completions that the context cuts off, chats without a chat template, and
-    texts that spell special tokens.
+    Returns warnings: completions that the context cuts off, chats without a chat template,
+    templates that show a date, and texts that spell special tokens.
 
     Raises: ConfigError that names the agent and both lengths.
     """
@@ -58,7 +58,7 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
         model = config.policies[setup.team.policy_of(agent, 0)].model
         if model not in bases:
             continue
-        words, context = tokenizers(bases[model], config.models[model].chat_template)
+        words, context = tokenizers(bases[model], config.models[model].template)
         length, most = len(encode(words, prompt)), config.decode_of(agent).max_new_tokens
         if length >= context:
             raise ConfigError(
@@ -72,6 +72,12 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
                 f"decode.max_new_tokens {most}: its first prompt has {length} tokens, and model "
                 f"{model} has a context of {context}. Set decode.max_new_tokens={context - length}"
                 " or lower, shorten the prompt, or use a model with a longer context"
+            )
+        date = config.models[model].template_date
+        if date is not None and reads_date(words):
+            warnings.append(
+                f"the chat template of model {model} shows the date: the run keeps {date}, also "
+                f"when it is resumed, replayed or evaluated (models.{model}.template_date)"
             )
         texts = [prompt] if isinstance(prompt, str) else [one.content for one in prompt]
         if spelt := spelt_tokens(words, texts):

@@ -25,7 +25,7 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
     for name, base in setup.config.models.items():
         if base.embedded is not None or name not in bases or name not in played:
             continue
-        tokenizer, context = tokenizer_with(bases[name], base.chat_template)
+        tokenizer, context = tokenizer_with(bases[name], base.template)
         generation = stored_generation(bases[name])
         ends = completion_ends(bases[name], generation, tokenizer, base.end_tokens)
         notes.append(_what_ends(name, ends, tokenizer))

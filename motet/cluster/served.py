@@ -134,7 +134,7 @@ def served_team(
         base = config.models[plan.model]
         whole = trained[plan.name] if plan.full and plan.name in trained else bases[plan.model]
         source = Path(whole).resolve() if Path(whole).is_dir() else whole
-        tokenizer, context = tokenizer_with(source, base.chat_template)
+        tokenizer, context = tokenizer_with(source, base.template)
         adapters = {} if plan.full else _adapters(config, plan, trained)
         ranks = [rank_in(name, folder) for name, folder in adapters.items()]
         ends = completion_ends(source, stored_generation(source), tokenizer, base.end_tokens)

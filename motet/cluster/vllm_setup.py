@@ -34,7 +34,7 @@ def vllm_sampler(
     """
     assert config.cluster is not None
     read = {
-        plan.model: tokenizer_with(bases[plan.model], config.models[plan.model].chat_template)
+        plan.model: tokenizer_with(bases[plan.model], config.models[plan.model].template)
         for plan in plans
     }
     publisher = EnginePublisher(

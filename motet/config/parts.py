@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -20,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from motet.settings import Decode, Lora, Optimizer, Settings, TinyModel
+from motet.settings import ChatTemplate, Decode, Lora, Optimizer, Settings, TinyModel
 
 AtOnce = Annotated[int, Field(gt=0, le=1024)]
 """Number of threads or processes that run in parallel on one machine."""
@@ -103,6 +104,22 @@ def known_device(device: str) -> str:
     return device
 
 
+def known_date(value: str | None) -> str | None:
+    """Return `value` if it is a date, or a date and a time without a time zone."""
+    if value is None:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is not None:
+        raise ValueError(
+            f"got {value!r}; expected a date, or a date and a time of the day, such as 2026-11-25 "
+            "or 2026-11-25 13:42:13"
+        )
+    return value
+
+
 class ModelConfig(Settings):
     """A base model. It is loaded once, and all its adapters and frozen policies share it."""
 
@@ -132,9 +149,21 @@ class ModelConfig(Settings):
     """Tokens that end a completion, as they are written in a text or by their numbers. They are
     added to the end-of-sequence tokens of the model and to the token with which its chat template
     ends a turn. A string of several tokens belongs into `decode.stop`."""
+    template_options: dict[str, Any] = Field(default_factory=dict)
+    """Variables of the chat template, such as enable_thinking: false. They are saved with the
+    template of a trained policy."""
+    template_date: Annotated[str | None, AfterValidator(known_date)] = None
+    """The date and time that the chat template reads with strftime_now, such as 2026-11-25 or
+    2026-11-25 13:42:13. By default that of the start of a run, which is noted in the run's config,
+    so that the run can be resumed, replayed and evaluated with the same prompts; without a run, the
+    present."""
     checkpointing: bool = False
     """Gradient checkpointing: keep only the input of each block and recompute the rest. It needs a
     fraction of the memory and about a third more time."""
+
+    @property
+    def template(self) -> ChatTemplate:
+        return ChatTemplate(self.chat_template, self.template_options, self.template_date)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -54,11 +54,12 @@ class VerifierTraining(Settings):
 
     @model_validator(mode="after")
     def _plain_where_all_is_trained(self) -> Self:
-        if self.model.chat_template is not None:
-            raise ValueError(
-                "got model.chat_template, expected none, because a verifier uses the template of "
-                "its model: drop it"
-            )
+        for key in ("chat_template", "template_options", "template_date"):
+            if getattr(self.model, key):
+                raise ValueError(
+                    f"got model.{key}, expected none, because a verifier uses the template of its "
+                    "model: drop it"
+                )
         if self.model.quantize != "none":
             raise ValueError(
                 f"got model.quantize {self.model.quantize}, expected none, because a verifier is "

@@ -56,7 +56,8 @@ def team_config(
             continue
         named = one.name if one.name not in models else f"{one.name}-policy"
         models[named] = {**_model(config, config.policies[one.name].model), "path": place}
-        models[named].pop("chat_template", None)  # the tokenizer in the folder has it
+        for said in ("chat_template", "template_options"):
+            models[named].pop(said, None)  # the tokenizer in the folder has it
         models[named].pop("quantize", None)
         policies[one.name]["model"] = named
     plan, train = config.rollout, config.train

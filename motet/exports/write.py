@@ -110,7 +110,7 @@ def _write_policies(
             rank = copy_adapter(source, into, base)
             one = PolicyFolder(name=name, adapter=True, base=base, rank=rank)
         played = config.models[chosen.model]
-        ends = ends_of(bases[chosen.model], played.chat_template, played.end_tokens)
+        ends = ends_of(bases[chosen.model], played.template, played.end_tokens)
         write_ends(into, ends.ids)
         one = one.model_copy(update={"turn_text": ends.turn_text})
         (into / "README.md").write_text(_policy_card(one), encoding="utf-8")
@@ -149,7 +149,7 @@ def _base(folder: Path, name: str, config: RunConfig, base: str | Path) -> dict[
 
         copy_model(Path(base), folder / MODELS / name)
         played = config.models[name]
-        ends = ends_of(base, played.chat_template, played.end_tokens)
+        ends = ends_of(base, played.template, played.end_tokens)
         write_ends(folder / MODELS / name, ends.ids)
     template = config.models[name].chat_template
     if template is not None:

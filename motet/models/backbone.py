@@ -39,7 +39,7 @@ from motet.models.saving import save_model, write_ends
 from motet.models.shard_loading import hollow_model, read_weights
 from motet.models.shards import Shards
 from motet.models.trials import FAILURES
-from motet.settings import Lora
+from motet.settings import ChatTemplate, Lora
 
 R = TypeVar("R")
 
@@ -103,14 +103,14 @@ class Backbone(CausalLM):
         trainable_full: bool = False,
         checkpointing: bool = False,
         attention: Attention = "auto",
-        chat_template: str | None = None,
+        chat_template: ChatTemplate | None = None,
         end_tokens: Sequence[EndToken] = (),
         ranks: Ranks | None = None,
     ) -> Self:
         """Load a folder or a hub name (safetensors only, no remote code).
 
         Args:
-            chat_template: a Jinja file that replaces the model's own template.
+            chat_template: what replaces or completes the model's own template.
             end_tokens: tokens that end a completion, besides those of the model and its template.
             ranks: the processes among which the weights are divided (`shard`), all of which must
                 load. Each reads only its part where the files allow that.

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -84,6 +85,12 @@ def limit_tokens(tokenizer: PreTrainedTokenizerBase, embeddings: int) -> None:
     _EMBEDDINGS[tokenizer] = embeddings
 
 
+def set_date(tokenizer: PreTrainedTokenizerBase, date: datetime) -> None:
+    """Let the chat template of `tokenizer` read this date and time from now on."""
+    _DATES[tokenizer] = date
+
+
+_DATES: WeakKeyDictionary[PreTrainedTokenizerBase, datetime] = WeakKeyDictionary()
 _EMBEDDINGS: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
 
 
@@ -125,6 +132,7 @@ def chat_text(
     asked = {
         "do": "render", "template": tokenizer.get_chat_template(), "rows": list(map(dict, rows)),
         "tokens": tokenizer.special_tokens_map, "answer": answer,
+        "date": date.isoformat() if (date := _DATES.get(tokenizer)) is not None else None,
     }  # fmt: skip
     return str(_WORKER.ask(asked, "the model's chat template"))
 

@@ -18,7 +18,7 @@ from motet.errors import ConfigError, SamplerFault, shortened
 from motet.models.bounded_text import chat_text, token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.loading import eos_of, stored_generation
-from motet.settings import Decode
+from motet.settings import ChatTemplate, Decode
 
 EndToken = str | int
 """A token of a tokenizer: as it is written in a text, or its number."""
@@ -74,12 +74,12 @@ def completion_ends(
 
 
 def ends_of(
-    source: str | Path, template: str | None, added: Sequence[EndToken] = ()
+    source: str | Path, template: ChatTemplate | None, added: Sequence[EndToken] = ()
 ) -> CompletionEnds:
     """Return what ends a completion of the model at `source`, which is not loaded.
 
     Args:
-        template: a Jinja file that replaces the model's own chat template.
+        template: what replaces or completes the model's own chat template.
 
     Raises: ConfigError.
     """

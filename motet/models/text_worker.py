@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 MEMORY = 4 << 30
@@ -62,6 +63,7 @@ def import_all() -> None:
         "rows": [{"role": "user", "content": "x"}],
         "tokens": {},
         "answer": True,
+        "date": None,
     }
     render(
         ready
@@ -116,10 +118,14 @@ def answer(asked: dict[str, Any], known: dict[str, Any]) -> Any:
 
 
 def render(asked: dict[str, Any]) -> str:
-    from transformers.utils.chat_template_utils import render_jinja_template
+    from transformers.utils import chat_template_utils
 
+    date = datetime.now() if asked["date"] is None else datetime.fromisoformat(asked["date"])
+    # transformers passes no functions to a template; the compiled template is cached.
+    compiled: Any = chat_template_utils._compile_jinja_template(asked["template"])
+    compiled.globals["strftime_now"] = lambda form: date.strftime(form)
     # The result is a pair, which its annotation does not say.
-    rendered: Sequence[Any] = render_jinja_template(
+    rendered: Sequence[Any] = chat_template_utils.render_jinja_template(
         [asked["rows"]],
         chat_template=asked["template"],
         add_generation_prompt=asked["answer"],

@@ -7,6 +7,7 @@ those packages may not import each other.
 from motet.settings.alarms import AlarmBounds
 from motet.settings.algorithm import Algorithm, Incentives
 from motet.settings.base import Probability, Settings, Share
+from motet.settings.chat_template import ChatTemplate
 from motet.settings.models import Lora, TinyModel
 from motet.settings.optimizer import Optimizer, Schedule, Warmup
 from motet.settings.pairs import PairReplay, Pairs, Preference
@@ -18,6 +19,7 @@ __all__ = [
     "HOTTEST",
     "AlarmBounds",
     "Algorithm",
+    "ChatTemplate",
     "Decode",
     "Incentives",
     "Lora",

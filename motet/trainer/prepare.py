@@ -18,7 +18,7 @@ from motet.models.warmup import warm_up
 from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.seeding import derive
-from motet.settings import TinyModel, Warmup
+from motet.settings import ChatTemplate, TinyModel, Warmup
 from motet.trainer.warmup_batches import WarmupBatches
 
 CORPUS = 600
@@ -49,7 +49,7 @@ async def warm_base(
     dtype: DType,
     checkpointing: bool = False,
     attention: Attention = "auto",
-    chat_template: str | None = None,
+    chat_template: ChatTemplate | None = None,
     end_tokens: Sequence[str | int] = (),
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
