@@ -56,7 +56,7 @@ def check_rows(backbone: CausalLM, source: str | Path) -> None:
         raise ConfigError(
             f"{name} gives a row other logits if another row of its batch is at position "
             f"{backbone.context_length - 1}: its positions depend on the longest row. Lower "
-            "model_max_length in its tokenizer_config.json"
+            "max_position_embeddings in its config.json"
         )
 
 

@@ -108,6 +108,8 @@ def _prompts(backbone: CausalLM, rows: Rows) -> Cache:
 
 def alike(backbone: CausalLM, found: Tensor, expected: Tensor) -> bool:
     """Test whether two results differ by no more than the rounding of the model's dtype."""
+    if expected.isnan().any():
+        return False  # broken weights prove nothing; sampling says what is wrong
     tolerance = 1e-3 if backbone.dtype == torch.float32 else 0.05
     return torch.allclose(
         found, expected, rtol=tolerance, atol=tolerance * expected.abs().max().item()

@@ -33,3 +33,10 @@ def test_one_pass_and_one_token_at_a_time_give_the_same_logits(
     assert alike(backbone, found_BLV, expected_BLV)
     assert not alike(backbone, 1.01 * found_BLV, expected_BLV)
     assert not alike(backbone, found_BLV[0], expected_BLV[1]), "they depend on the prompt"
+
+
+def test_broken_weights_are_alike_to_nothing(folder_of: Callable[..., Path]) -> None:
+    backbone = Backbone.load(folder_of())
+    broken = torch.full((2, 3), torch.nan)
+    assert not alike(backbone, broken, broken)
+    assert alike(backbone, torch.ones(2, 3), torch.ones(2, 3))
