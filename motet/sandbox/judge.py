@@ -223,7 +223,7 @@ def _run_class(
     kind: Any,
     methods: Sequence[tuple[int, str]],
     bench: Bench,
-    skips: bool,
+    skips: Sequence[str],
     then: Callable[[], None],
 ) -> None:
     """Run the test methods of one class. `then` is called after the last test, as a part of it."""
@@ -236,7 +236,7 @@ def _run_class(
     last = methods[-1][0]
     for index, method in methods:
         with bench.case(index):
-            outcome = _Outcome(skips)
+            outcome = _Outcome(f"{kind.__name__}.{method}" in skips)
             kind(method).run(outcome)
             if index == last:  # a failure in the tear-down counts as a failure of the last test
                 kind.tearDownClass()

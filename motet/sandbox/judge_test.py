@@ -3,6 +3,8 @@ import marshal
 import unittest
 from typing import Any
 
+import pytest
+
 from motet.sandbox import Suite, plan, program
 from motet.sandbox.judge import Bench, Seal, examine
 from motet.sandbox.protocol import BEGIN, DONE, Compiled
@@ -125,6 +127,41 @@ def test_only_a_suite_that_speaks_of_skipping_may_skip() -> None:
     assert examined(suite, "import unittest\ndef f(): raise unittest.SkipTest('no')")[0] == [
         ("failed", "SkipTest")
     ]
+
+
+SKIPPING = """
+import sys, unittest
+class T(unittest.TestCase):
+    def test_a(self):
+        if f(1) is None: self.skipTest("nothing to test")
+        self.assertEqual(f(1), 1)
+    @unittest.skipIf(f(1) is None, "nothing to test")
+    def test_b(self): self.assertEqual(f(1), 1)
+    def test_c(self):
+        value = f(1)
+        if value is None: raise unittest.SkipTest("nothing to test")
+    @unittest.skipIf(sys.version_info < (99,), "an older machine")
+    def test_d(self): self.assertEqual(f(1), 1)
+    def test_e(self):
+        if sys.platform: self.skipTest("this machine")
+        self.assertEqual(f(1), 1)
+    def test_f(self): self.assertEqual(f(1), 1)
+class U(unittest.TestCase):
+    def setUp(self):
+        self.value = f(1)
+        if self.value is None: self.skipTest("nothing to test")
+    def test(self): self.assertEqual(self.value, 1)
+"""
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_program_cannot_choose_that_a_test_is_skipped(together: bool) -> None:
+    suite = Suite.unittest(SKIPPING, entry_point="f", together=together)
+    bad = ("failed", "SkipTest")
+    wrong = [bad, bad, bad, "passed", "passed", ("failed", "AssertionError"), bad]
+    assert examined(suite, "def f(x): return None")[0] == wrong
+    right = ["passed"] * 7
+    assert examined(suite, "def f(x): return x")[0] == right
 
 
 def test_a_program_that_patches_its_judge_is_noticed_and_the_judge_mended() -> None:

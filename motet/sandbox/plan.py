@@ -9,7 +9,7 @@ import ast
 import marshal
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType
@@ -80,7 +80,7 @@ def compiled(text: Text, entry_point: str | None, chosen: tuple[int, ...]) -> by
     meant = meanings([text.source, *kept_texts], entry_point, passed=text.kind == "check")
     texts = ["<suite>", *(f"<{test.name}>" for test in tests[: len(kept)])]
     blocks = list(lenient(trees, texts))
-    skips = "skip" in text.source
+    skips = _skips_alone(trees[0]) if text.kind == "unittest" else []
     return marshal.dumps(
         tuple(Compiled(text.kind, first, entries, modules, *meant, skips, operators, blocks))
     )
@@ -325,6 +325,80 @@ def _methods(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, 
         if base in classes and base != node.name:
             found |= _methods(classes[base], classes)
     return found | {item.name: item for item in node.body if isinstance(item, _Function)}
+
+
+def _skips_alone(tree: ast.Module) -> list[str]:
+    """Return the tests that the suite may skip while it runs, as `Class.method`.
+
+    They are those whose skip is decided by the suite and the machine alone: its condition names
+    only imported modules and harmless builtins, in a decorator or in the first statement of the
+    test or of a `setUp`. A test that looks at a value of the program before it skips itself would
+    let the program choose to be skipped.
+    """
+    imported = {
+        (name.asname or name.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    }
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    found = []
+    for name, node in classes.items():
+        methods = _methods(node, classes)
+        above = [node, *(methods[one] for one in ("setUp", "setUpClass") if one in methods)]
+        for method, body in methods.items():
+            if any(_skips_fairly(one, imported) for one in (*above, body)):
+                found.append(f"{name}.{method}")
+    return found
+
+
+def _skips_fairly(node: _Function | ast.ClassDef, imported: Collection[str]) -> bool:
+    """Test whether a decorator or the first statement skips, and reads nothing of the program."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    first = body[:1] if isinstance(node, _Function) else []
+    parts: list[ast.AST] = [*node.decorator_list, *first]
+    skipping = [part for part in parts if any(map(_is_skip, ast.walk(part)))]
+    return bool(skipping) and all(
+        isinstance(part, ast.expr | ast.If | ast.Raise | ast.Expr)
+        and _knows_only(part, {*imported, "self", "cls"})
+        for part in skipping
+    )
+
+
+def _knows_only(node: ast.AST, names: Collection[str]) -> bool:
+    """Test whether an expression or a statement reads no name but these and harmless builtins.
+
+    Of `self`, only the methods that skip are read: anything else may hold the program.
+    """
+    inside = list(ast.walk(node))
+    own = [one for one in inside if isinstance(one, ast.Attribute) and _is_own(one.value)]
+    if any(one.attr != "skipTest" for one in own):
+        return False
+    bare = sum(_is_own(one) for one in inside) - len(own)
+    return bare == 0 and all(
+        one.id in names or one.id in _HARMLESS for one in inside if isinstance(one, ast.Name)
+    )
+
+
+def _is_own(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def _is_skip(node: ast.AST) -> bool:
+    name = (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
+    return name in ("skip", "skipIf", "skipUnless", "skipTest", "SkipTest")
+
+
+_HARMLESS = frozenset(
+    {"hasattr", "isinstance", "len", "int", "str", "float", "bool", "tuple", "any", "all"}
+)
+"""Builtins that reach nothing of the program unless they are given it."""
 
 
 def _skipped(node: _Function | ast.ClassDef) -> bool:

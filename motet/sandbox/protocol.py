@@ -60,8 +60,8 @@ class Compiled(NamedTuple):
     """Names that the suite does not define and that refer to the standard library."""
     shadows: list[str]
     """Builtin names that refer to the candidate: a function under test may be called `sum`."""
-    skips: bool
-    """Whether the suite itself may skip a test while it runs."""
+    skips: list[str]
+    """The tests that the suite itself may skip while it runs (`Class.method`)."""
     operators: bool
     """Whether the suite applies operators to plain values and objects of the candidate's classes
     that it created.
