@@ -226,7 +226,7 @@ def rehearse() -> CandidateClient:
 
     tests = [compiled(test) for test in _TESTS]
     suite = Compiled(
-        "asserts", compiled(""), tests, [], ["double", "Pair"], [], [], False, False, []
+        "asserts", compiled(""), tests, [], ["double", "Pair"], [], [], [], False, []
     )
     for _ in range(_REHEARSALS):
         module = ModuleType("candidate")

@@ -21,6 +21,7 @@ from motet.environments.coding.generation_prompts import (
 )
 from motet.environments.coding.problems import CodingProblem, problem_in, read_problem
 from motet.environments.coding.sharing import share_out
+from motet.environments.coding.shown_examples import unseen
 from motet.environments.coding.turns import Examples, TurnOptions, Turns
 from motet.environments.feedback_modes import Attempt, ExpertModel, Person
 from motet.environments.history import Exchange, flatten
@@ -67,6 +68,9 @@ class CodeGeneration(Environment[GenerationState]):
         """Maps levels to rewards. Levels are 0 to 4 for a team and 0 to 2.1 for a single agent."""
         stop_when_solved: bool = True
         """Whether an episode ends when a program passes all tests."""
+        grade_examples: bool = True
+        """Whether tests grade that ask only for what the examples in the prompt show. false: a
+        program that looks up the examples earns nothing with them."""
 
     def __init__(
         self,
@@ -169,7 +173,7 @@ class CodeGeneration(Environment[GenerationState]):
         exchange = Exchange(state.asked, {agent: replies[agent].text for agent in self.agents})
         following = replace(state, turns=(*state.turns, exchange))
         program = self._program(problem, exchange.replies)
-        score = await score_program(program, self.turns.grading(problem.suite), self.sandbox)
+        score = await score_program(program, self._grading(problem), self.sandbox)
         paid = self.turns.pay(following, len(following.turns), score, stop=chosen.stop_when_solved)
         if paid.done:
             return paid
@@ -212,6 +216,15 @@ class CodeGeneration(Environment[GenerationState]):
         }
         helpers = {function: codes[function] for function in self.helpers.values()}
         return Program(problem.entry_point, codes[problem.entry_point], helpers, problem.prelude)
+
+    def _grading(self, problem: CodingProblem) -> Suite:
+        """Return the suite with only the tests that grade."""
+        suite = self.turns.grading(problem.suite)
+        if self.options.grade_examples:
+            return suite
+        left = unseen(problem.suite, problem.examples, problem.entry_point)
+        kept = tuple(index for index in suite.chosen if index in left)
+        return suite.choose(kept) if kept else suite
 
     def _attempt(
         self, problem: CodingProblem, exchange: Exchange, program: Program, score: CodeScore

@@ -334,6 +334,16 @@ def test_a_problem_with_one_test_keeps_it_for_grading(sandbox):
     assert GRADING[1] not in text_of(prompts[1]["main"])
 
 
+def test_tests_that_the_prompt_shows_may_be_left_out_of_the_grading(sandbox):
+    row = {**ROW, "test": f"{CHECK}    assert candidate([7]) == 49\n"}
+    look_up = (AUX, "def total(xs):\n    return 49 if xs == [7] else None")
+    for grade, share in ((True, 0.2), (False, 0.0)):
+        _, (paid,) = play(made(sandbox, grade_examples=grade), look_up, row=row)
+        assert paid.terms["tests_passed"] == share
+    _, (paid,) = play(made(sandbox, grade_examples=False), (AUX, MAIN), row=row)
+    assert paid.terms["success"] == 1.0
+
+
 def test_neither_hears_the_other_unless_history_is_joint(sandbox):
     own, _ = play(made(sandbox, turns=2), (AUX, WRONG))
     assert "len(aux(xs))" not in text_of(own[1]["helper"])
