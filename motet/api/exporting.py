@@ -26,7 +26,7 @@ from motet.exports.write import is_local, write_export
 from motet.objects import described
 from motet.sandbox import temporary
 from motet.trainer.prepare import whole_folder
-from motet.trainer.run_folder import RunFolder
+from motet.trainer.run_folder import RunFolder, writing
 
 
 @blocking
@@ -74,7 +74,7 @@ def export(
         trained = trained_folders(config, source, bases, scratch)
         steps = _steps(config, source)
         table = measure_baselines(source, overrides, show=show) if baselines else {}
-        with whole_folder(folder) as place:
+        with writing(folder), whole_folder(folder) as place:
             written = write_export(place, config, bases, trained, steps, merged=merge)
             left_out += written.left_out
             facts = _facts(config, written.folders, bases, home, steps)

@@ -225,9 +225,7 @@ def rehearse() -> CandidateClient:
         return compile(text, "<rehearsal>", "exec")
 
     tests = [compiled(test) for test in _TESTS]
-    suite = Compiled(
-        "asserts", compiled(""), tests, [], ["double", "Pair"], [], [], [], False, []
-    )
+    suite = Compiled("asserts", compiled(""), tests, [], ["double", "Pair"], [], [], [], False, [])
     for _ in range(_REHEARSALS):
         module = ModuleType("candidate")
         program.run([_PROGRAM], module.__dict__)
