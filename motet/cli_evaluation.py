@@ -237,8 +237,12 @@ def replay(
     print_replay(again)
     if not again.same:
         raise MotetError(
-            f"step {again.step} differs from the record: check whether it was recorded on another "
-            "machine or with other versions"
+            f"step {again.step} differs from the record: "
+            + (
+                "the code has changed, as said above"
+                if again.code_changed
+                else "check whether it was recorded on another machine or with other versions"
+            )
         )
 
 

@@ -18,6 +18,7 @@ import importlib
 import inspect
 import json
 import re
+import sys
 import types
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import Any
 from motet.code_files import is_of_old_text, is_own
 from motet.core.row_values import decoded, identity, json_line, kept
 from motet.errors import ConfigError
-from motet.looking import only_looks
+from motet.looking import only_imports, only_looks
 from motet.reading import ROWS, read_bytes
 
 PREFIX = "object:"
@@ -76,6 +77,11 @@ def record_rows(folder: Path, reference: str) -> None:
         beside.replace(file)
 
 
+def is_recorded(reference: str) -> bool:
+    """Return whether the folder of a run gets these rows, so that they may be copied further."""
+    return is_found(reference) and reference in _recorded
+
+
 def find_rows_in(folder: Path) -> None:
     """Let `found` read the rows that are in the folder of a run."""
     if folder not in _folders and (folder / ROWS_FOLDER).is_dir():
@@ -101,7 +107,7 @@ def _read_rows(reference: str) -> list[dict[str, Any]] | None:
                 raise ConfigError(
                     f"{file} cannot be read: {error}; expected the rows of the run: restore it"
                 ) from error
-            if keep_rows(rows, what_of(reference)) == reference:
+            if keep_rows(rows, what_of(reference), recorded=True) == reference:
                 return rows
             raise ConfigError(f"{file} has other rows than the run began with: restore it")
     return None
@@ -147,12 +153,17 @@ def _imported(reference: str) -> Any:
         return _read_rows(reference)
     if module == "__main__" or "<" in name:
         return None
+    before = list(sys.path)
+    sys.path.insert(0, str(Path.cwd()))  # as for package.module:NAME
     try:
-        value: Any = importlib.import_module(module)
+        with only_imports(module):
+            value: Any = importlib.import_module(module)
         for part in name.split("."):
             value = getattr(value, part)
     except Exception:  # noqa: BLE001 a user's module may raise anything on import
         return None
+    finally:
+        sys.path[:] = before
     return value if keep(value) == reference else None
 
 

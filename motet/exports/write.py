@@ -16,7 +16,7 @@ from motet.exports.code import CodeFiles
 from motet.exports.team import move_code, policies_of, team_config, write_rows, write_team
 from motet.exports.verify import verify
 from motet.exports.weights import PolicyFolder, copy_adapter, copy_model, merge
-from motet.objects import is_object
+from motet.objects import described, is_object, is_recorded
 from motet.plugins import look_at
 
 
@@ -163,16 +163,17 @@ def _rows(
     source: DataSource | None, folder: Path, copied: list[str], left_out: list[str]
 ) -> dict[str, Any] | None:
     assert source is not None
-    if is_object(source.path):
+    if is_object(source.path) and not is_recorded(str(source.path)):
         left_out.append(
             "the held-out rows were passed from Python and are left out: pass them again, as in "
             "motet.evaluate(FOLDER, data={'eval': rows}), or set data.eval.path=FILE"
         )
         return None
-    found = write_rows(source, folder)
+    found, path = write_rows(source, folder), str(source.path)
+    origin = described(path) if is_object(path) else path
     copied.append(
-        f"{found['path']} is a copy of your held-out rows of {source.path}; data.eval=null leaves "
-        "them out"
+        f"{found['path']} is a copy of your held-out rows of {origin}; data.eval=null leaves them "
+        "out"
     )
     return {"eval": found}
 
