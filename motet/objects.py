@@ -77,11 +77,6 @@ def record_rows(folder: Path, reference: str) -> None:
         beside.replace(file)
 
 
-def is_recorded(reference: str) -> bool:
-    """Return whether the folder of a run gets these rows, so that they may be copied further."""
-    return is_found(reference) and reference in _recorded
-
-
 def find_rows_in(folder: Path) -> None:
     """Let `found` read the rows that are in the folder of a run."""
     if folder not in _folders and (folder / ROWS_FOLDER).is_dir():

@@ -89,8 +89,6 @@ def test_every_command_plays_resumes_and_replays_the_run_of_a_script(project):
     assert rows(Path("runs/again")) == rows(Path("runs/team"))
     kept = [sorted(Path(f"runs/{name}/rows").iterdir()) for name in ("team", "again")]
     assert [file.name for file in kept[0]] == [file.name for file in kept[1]]
-    motet.export("runs/team", "out")
-    assert motet.evaluate("out", show="silent")["reward"] >= 1.0
 
     write("main()")  # trains while it is imported
     with pytest.raises(

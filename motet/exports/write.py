@@ -16,7 +16,7 @@ from motet.exports.code import CodeFiles
 from motet.exports.team import move_code, policies_of, team_config, write_rows, write_team
 from motet.exports.verify import verify
 from motet.exports.weights import PolicyFolder, copy_adapter, copy_model, merge
-from motet.objects import described, is_object, is_recorded
+from motet.objects import described, is_object
 from motet.plugins import look_at
 
 
@@ -163,7 +163,7 @@ def _rows(
     source: DataSource | None, folder: Path, copied: list[str], left_out: list[str]
 ) -> dict[str, Any] | None:
     assert source is not None
-    if is_object(source.path) and not is_recorded(str(source.path)):
+    if is_object(source.path):
         left_out.append(
             "the held-out rows were passed from Python and are left out: pass them again, as in "
             "motet.evaluate(FOLDER, data={'eval': rows}), or set data.eval.path=FILE"
