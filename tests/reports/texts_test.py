@@ -1,6 +1,7 @@
 """Reports about tokens: templates, ends of completions, special tokens, and what a reward reads."""
 
 import asyncio
+import time
 from itertools import pairwise
 
 import pytest
@@ -327,3 +328,68 @@ def test_an_answer_that_has_begun_is_continued(tmp_path, folder):
     read = run.tokenizer("a").decode(asked(run))
     assert read.endswith(f"{START}assistant\nThe answer is ")
     assert read.count(START) == 2
+
+
+@pytest.mark.parametrize("stop", [END, "A"])
+def test_a_stop_string_that_is_a_special_token_ends_a_completion(stop, tmp_path):
+    """vllm-project/vllm#2123, huggingface/trl#3425: a stop string that is a special token never
+    stops, because the text that is searched does not show it."""
+    tok = tokenizer(template=CHATML.replace("<|im_end|>", ""))
+    line, a, b, end = token(tok, "\n"), token(tok, "A"), token(tok, "B"), token(tok, END)
+    model = scripted(tmp_path / "m", tok, {line: a, a: end, end: b, b: b})
+    run = trained(tmp_path, model, f'decode.stop=["{stop}"]', reward=lambda row, texts: 1.0)
+    samples = run.samples(step=1)
+    assert set(samples.stop) == {"stop"}
+    expected = {END: ("A", (a, end)), "A": ("", (a,))}[stop]
+    assert set(zip(samples.text, map(tuple, samples.tokens), strict=True)) == {expected}
+
+
+def test_the_end_of_a_turn_that_is_not_eos_ends_a_completion(tmp_path):
+    """QwenLM/Qwen3#927, huggingface/open-r1#604: a base model with a ChatML template has another
+    eos, so no completion ends: the model goes on after its turn."""
+    tok = tokenizer()
+    line, a, b, end = token(tok, "\n"), token(tok, "A"), token(tok, "B"), token(tok, END)
+    model = scripted(tmp_path / "m", tok, {line: a, a: end, end: b, b: b})
+    run = trained(tmp_path, model, reward=lambda row, texts: 1.0)
+    samples = run.samples(step=1)
+    assert set(samples.stop) == {"stop"}
+    assert set(zip(samples.text, map(tuple, samples.tokens), strict=True)) == {("A", (a, end))}
+
+
+def test_the_context_of_a_model_is_not_the_limit_of_its_tokenizer(tmp_path):
+    """tatsu-lab/stanford_alpaca#289, vllm-project/vllm#19201: tokenizer_config.json keeps the
+    length that a training script once wrote, and completions end there without a word."""
+    tok = tokenizer(model_max_length=32)
+    model = random_model(tmp_path / "m", tok, context=256)
+    run = trained(tmp_path, model, rows=[{"q": "x " * 10}, {"q": "y " * 10}], tokens=40, samples=8)
+    assert len(asked(run)) > 32
+    lengths = [
+        len(tokens)
+        for tokens, stop in zip(*(run.samples(step=1)[key] for key in ("tokens", "stop")), strict=True)
+        if stop == "length"
+    ]
+    assert lengths
+    assert set(lengths) == {40}
+
+
+def test_a_run_keeps_the_date_of_its_template(tmp_path, monkeypatch):
+    """sgl-project/sglang#3296, oobabooga/textgen#6692: which day a template writes depends on who
+    renders it and when, so a prompt cannot be repeated on another day."""
+    dated = CHATML.replace("{% for", "{{ strftime_now('%d %b %Y %H') }}{% for", 1)
+    tok = tokenizer(template=dated)
+    monkeypatch.setenv("TZ", "Etc/GMT-1")
+    time.tzset()
+    run = trained(tmp_path, random_model(tmp_path / "m", tok), "train.checkpoint_every=1")
+    first = tok.decode(asked(run))
+    monkeypatch.setenv("TZ", "Etc/GMT+12")  # the day before
+    time.tzset()
+    try:
+        again = motet.replay(run.path, step=1, show="silent")
+        assert again.same_episodes
+        assert again.same
+        monkeypatch.setenv("TZ", "Etc/GMT-2")
+        other = trained(tmp_path, tmp_path / "m", name="later")
+        assert tok.decode(asked(other)) != first, "a new run has the date of its own day"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
