@@ -95,7 +95,7 @@ def test_the_distance_of_a_step_is_the_divergence_of_the_joint_action():
 
 
 def test_agents_of_different_turns_do_not_share_a_bound():
-    """What moves in one joint action adds up. The distance of the team is that of the worse turn."""
+    """What moves in one joint action adds up. The team's distance is that of the worse turn."""
     rows = [
         TrainSample(
             SampleId("e", (0,) * turn, "a", 0), policy="a", turn=turn, prompt_tokens=(1,),

@@ -40,7 +40,7 @@ FAULTS = [
     Edit(
         TEXTS + "every_end_token_of_the_generation_config_ends_a_completion",
         "models/causal_lm.py",
-        "self.eos_ids = end_tokens(model.generation_config, tokenizer)",
+        "self.eos_ids = self.ends.ids",
         "self.eos_ids = (tokenizer.eos_token_id,)",
     ),
     Edit(
@@ -112,10 +112,46 @@ FAULTS = [
         "own = chat_text(tokenizer, rows[:1]) + ''.join(row['content'] for row in rows[1:])",
     ),
     Edit(
-        TEXTS + "a_template_file_turns_thinking_off_in_training_and_afterwards",
+        TEXTS + "thinking_is_turned_off_in_training_and_afterwards[file]",
         "models/chat_template.py",
-        "tokenizer.chat_template = read_template(template)",
-        "read_template(template)",
+        "tokenizer.chat_template = read_template(chosen.file)",
+        "read_template(chosen.file)",
+    ),
+    Edit(
+        TEXTS + "thinking_is_turned_off_in_training_and_afterwards[option]",
+        "models/chat_template.py",
+        "    if chosen.options:",
+        "    if False:",
+    ),
+    Edit(
+        TEXTS + "a_reward_can_read_the_special_tokens_of_an_answer[True]",
+        "models/completions.py",
+        "if answer.decode.show_special_tokens and not error:",
+        "if False:",
+    ),
+    Edit(
+        TEXTS + "a_stop_string_that_is_a_special_token_ends_a_completion",
+        "models/ends.py",
+        "return tuple(known[stop] for stop in stops if stop in known)",
+        "return ()",
+    ),
+    Edit(
+        TEXTS + "the_end_of_a_turn_that_is_not_eos_ends_a_completion",
+        "models/ends.py",
+        "{*self.eos, *self.added, *self.turn}",
+        "{*self.eos, *self.added}",
+    ),
+    Edit(
+        TEXTS + "a_run_keeps_the_date_of_its_template",
+        "models/text_worker.py",
+        "datetime.now() if asked[\"date\"] is None else",
+        "datetime.now() if True else",
+    ),
+    Edit(
+        TEXTS + "the_context_of_a_model_is_not_the_limit_of_its_tokenizer",
+        "models/loading.py",
+        "    return tokenizer, context\n",
+        "    return tokenizer, min(context, tokenizer.model_max_length)\n",
     ),
     Edit(
         TEXTS + "a_completion_of_the_end_alone_is_a_completion",

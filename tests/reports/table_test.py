@@ -45,7 +45,7 @@ def test_every_row_has_a_result_and_a_test_unless_it_cannot_be_expressed():
         assert said
         assert re.split("[,;:]", result)[0] in RESULTS, result
         assert bool(test) or result.startswith("cannot be expressed"), reports
-    assert len(table()) >= 50
+    assert len(table()) >= 55
 
 
 def test_every_test_has_a_fault_that_it_finds():

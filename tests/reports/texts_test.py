@@ -1,7 +1,6 @@
 """Reports about tokens: templates, ends of completions, special tokens, and what a reward reads."""
 
 import asyncio
-import time
 from itertools import pairwise
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 import motet
 from motet.batch import pack, policy_objective
 from motet.core import Completion, Message, Sampled, SampleId, SampleRequest, TrainSample
+from motet.models import bounded_text
 from motet.models.backbone import Backbone, Policy
 from motet.models.learner import LocalLearner
 from motet.models.prompts import encode
@@ -213,16 +213,26 @@ def test_later_turns_go_through_the_template(tmp_path):
     assert list(second.prompt_tokens["a"]) == whole
 
 
-def test_a_template_file_turns_thinking_off_in_training_and_afterwards(tmp_path):
+@pytest.mark.parametrize("way", ["file", "option"])
+def test_thinking_is_turned_off_in_training_and_afterwards(way, tmp_path):
     """huggingface/trl#4350, axolotl-ai-cloud/axolotl#2658: enable_thinking=False does not reach the
-    template. Motet has no key for template options; a template file sets them."""
+    template in training or in evaluations."""
     tok = tokenizer(template=THINKS)
     model = random_model(tmp_path / "m", tok)
     file = tmp_path / "silent.jinja"
     file.write_text("{% set enable_thinking = false %}" + THINKS)
-    run = trained(tmp_path, model, f"models.base.chat_template={file}")
-    assert tok.decode(asked(run)).endswith("assistant\n<think>\n\n</think>\n\n")
-    assert run.tokenizer("a").chat_template.startswith("{% set enable_thinking = false %}")
+    silent = {
+        "file": f"models.base.chat_template={file}",
+        "option": "models.base.template_options={enable_thinking: false}",
+    }
+    run = trained(tmp_path, model, silent[way])
+    end = "assistant\n<think>\n\n</think>\n\n"
+    assert tok.decode(asked(run)).endswith(end)
+    for episode in run.episodes("evaluate", step=1):
+        assert tok.decode(episode.root.prompt_tokens["a"]).endswith(end)
+    chat = [{"role": "user", "content": "hi"}]
+    own = run.tokenizer("a")
+    assert own.apply_chat_template(chat, tokenize=False, add_generation_prompt=True).endswith(end)
 
 
 def test_a_completion_of_the_end_alone_is_a_completion(tmp_path):
@@ -361,15 +371,18 @@ def test_the_context_of_a_model_is_not_the_limit_of_its_tokenizer(tmp_path):
     length that a training script once wrote, and completions end there without a word."""
     tok = tokenizer(model_max_length=32)
     model = random_model(tmp_path / "m", tok, context=256)
-    run = trained(tmp_path, model, rows=[{"q": "x " * 10}, {"q": "y " * 10}], tokens=40, samples=8)
+    run = trained(tmp_path, model, rows=[{"q": "x " * 16}, {"q": "y " * 16}], tokens=40, samples=8)
     assert len(asked(run)) > 32
-    lengths = [
-        len(tokens)
-        for tokens, stop in zip(*(run.samples(step=1)[key] for key in ("tokens", "stop")), strict=True)
-        if stop == "length"
-    ]
+    samples = run.samples(step=1)
+    lengths = [len(tokens) for tokens in samples[samples.stop == "length"].tokens]
     assert lengths
     assert set(lengths) == {40}
+
+
+def at_hour(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the clock of templates to that of a time zone: a new process renders the next one."""
+    monkeypatch.setenv("TZ", zone)
+    bounded_text._WORKER.close()
 
 
 def test_a_run_keeps_the_date_of_its_template(tmp_path, monkeypatch):
@@ -377,19 +390,30 @@ def test_a_run_keeps_the_date_of_its_template(tmp_path, monkeypatch):
     renders it and when, so a prompt cannot be repeated on another day."""
     dated = CHATML.replace("{% for", "{{ strftime_now('%d %b %Y %H') }}{% for", 1)
     tok = tokenizer(template=dated)
-    monkeypatch.setenv("TZ", "Etc/GMT-1")
-    time.tzset()
+    at_hour("Etc/GMT-1", monkeypatch)
     run = trained(tmp_path, random_model(tmp_path / "m", tok), "train.checkpoint_every=1")
-    first = tok.decode(asked(run))
-    monkeypatch.setenv("TZ", "Etc/GMT+12")  # the day before
-    time.tzset()
-    try:
-        again = motet.replay(run.path, step=1, show="silent")
-        assert again.same_episodes
-        assert again.same
-        monkeypatch.setenv("TZ", "Etc/GMT-2")
-        other = trained(tmp_path, tmp_path / "m", name="later")
-        assert tok.decode(asked(other)) != first, "a new run has the date of its own day"
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+    at_hour("Etc/GMT+12", monkeypatch)  # thirteen hours earlier, so mostly on the day before
+    again = motet.replay(run.path, step=1, show="silent")
+    assert again.same_episodes
+    assert again.same
+    at_hour("UTC", monkeypatch)
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_reward_can_read_the_special_tokens_of_an_answer(shown, tmp_path):
+    """huggingface/trl#2897, verl-project/verl#1724, huggingface/trl#4521: markers that are special
+    tokens, such as a thought's or a channel's, vanish from the text that rewards read."""
+    tok = tokenizer(special=(PAD, EOS, START, END, "<|message|>"))
+    line, x, y = (token(tok, text) for text in "\nXY")
+    chain = [line, x, token(tok, "<|message|>"), y, tok.eos_token_id]
+    model = scripted(tmp_path / "m", tok, dict(pairwise(chain)))
+    read = []
+
+    def reward(row, said):
+        read.append(said["a"])
+        return 1.0
+
+    show = f"decode.show_special_tokens={str(shown).lower()}"
+    run = trained(tmp_path, model, show, reward=reward)
+    expected = "X<|message|>Y" if shown else "XY"
+    assert set(texts(run)) == set(read) == {expected}
