@@ -98,6 +98,8 @@ def train(
                 with _if_stopped(settings, outputs, clock, resume_command, found):
                     settled = _warmed_up(setup, raw, outputs, trackers)
                     models = stack.enter_context(open_models(setup, settled, stop))
+                for line in filter(None, (rewards_of(setup.config), *setup.notes)):
+                    progress.say(line)
             advice = resume_command if advise else None
             run = _run_of(setup, models, outputs, stop, advice, clock, callbacks)
             with partial_summary(settings, folder, partial(run.summary, finished=False)):
@@ -137,9 +139,8 @@ def _if_stopped(
 def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSetup) -> Notices:
     """Show what a user should know before the run."""
     notices = Notices(progress.say, traceback)
-    for line in (*found.skipped, rewards_of(setup.config), *setup.notes):
-        if line:
-            progress.say(line)
+    for line in found.skipped:
+        progress.say(line)
     for line in (*found.warnings, *warnings_of(setup), *setup.warnings, *memory_of_run(setup)):
         notices.say(line)
     return notices
