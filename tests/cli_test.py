@@ -447,6 +447,7 @@ def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
     assert code == 130
     assert "stopped in the warm-up: no agent has been trained by rewards yet. Resume with" in said
     assert {path.name for path in (tmp_path / "warm").iterdir()} <= {
+        "code.json",
         "config.yaml",
         "metrics.jsonl",
         "warmup.jsonl",
