@@ -133,7 +133,7 @@ def test_rows_with_values_that_differ_from_themselves_compare_equal():
         ({"a": complex(1, 2)}, "row 3.a is of type complex"),
         ({"a": torch.float32}, "row 3.a is of type dtype"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "value",
 )
 def test_what_no_record_can_hold_is_refused_with_its_place(value, message):
     with pytest.raises(ConfigError, match=message):
