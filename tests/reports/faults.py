@@ -388,6 +388,12 @@ FAULTS = [
         "(s.id.agent, s.id.path if",
     ),
     Edit(
+        RUNS + "each_agent_learns_from_the_reward_that_was_returned_for_it",
+        "settings/algorithm.py",
+        "reward_sharing: Literal[\"all\", \"own\"] = \"own\"",
+        "reward_sharing: Literal[\"all\", \"own\"] = \"all\"",
+    ),
+    Edit(
         RUNS + "equal_rewards_have_no_advantage",
         "credit/shaping.py",
         "SMALLEST_SPREAD = 1e-6",

@@ -374,3 +374,20 @@ def test_rows_that_are_equal_and_rows_that_are_played_twice_are_tasks_of_their_o
         assert len({episode.id for episode in episodes}) == len(episodes) == 9
         assert len({episode.task.id for episode in episodes}) == 4
     assert len(list(run.episodes("evaluate", step=2))) == 4
+
+
+def test_each_agent_learns_from_the_reward_that_was_returned_for_it(tmp_path, folder):
+    """microsoft/agent-lightning#282: all agents of a team get the same credit, so rewards of
+    opposite signs cancel."""
+
+    def reward(row: Mapping[str, str], said: Mapping[str, str]) -> dict[str, float]:
+        longer = float(len(said["a"]) - len(said["b"]))
+        return {"a": longer, "b": -longer}
+
+    run = trained(tmp_path, folder, reward=reward, agents=TWO, samples=4)
+    for episode, group in run.samples(step=1).groupby("episode"):
+        assert group.reward.abs().max() > 0.0, episode
+        for agent in TWO:
+            own = group[group.agent == agent]
+            others = (own.reward.sum() - own.reward) / 3
+            assert own.advantage.to_list() == pytest.approx((own.reward - others).to_list())
