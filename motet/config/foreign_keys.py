@@ -15,11 +15,17 @@ _STEPS = ("train.steps", "the number of training steps")
 _KL = ("algorithm.kl_coefficient", "with algorithm.kl_in: loss or reward")
 _LONGEST = ("decode.max_new_tokens", "the maximum length of a completion in tokens")
 _PROMPT = ("rollout.on_long_prompt", "prompts are not truncated; the limit is the model's context")
-_ENGINE = ("", "Motet samples with its own batched sampler in the same process: drop it")
-_DISTRIBUTED = (
-    "models.NAME.device",
-    "a model is on one device; Motet has no distributed training: drop it",
+_ENGINE = (
+    "cluster.samplers.engine",
+    "vllm, with a section cluster; without it Motet's own sampler works in the same process",
 )
+_DISTRIBUTED = (
+    "cluster.learners.gpus",
+    "the GPUs of each model, which divide its weights with FSDP2, in a section cluster",
+)
+_MACHINES = ("cluster.address", "the address of a Ray cluster, whose machines are used")
+_TENSOR_PARALLEL = ("cluster.samplers.gpus", "the GPUs of each vLLM engine, in a section cluster")
+_MEMORY = ("cluster.samplers.memory", "the share of a GPU's memory that a vLLM engine takes")
 _MODEL = ("models.NAME.path", "a folder or a name of the hub")
 _DTYPE = ("models.NAME.dtype", "float32, bfloat16 or float16")
 _REPORT = ("report.tensorboard", "true or false; report.wandb, report.mlflow or report.trackio: {}")
@@ -74,27 +80,25 @@ FOREIGN_KEYS: Mapping[str, tuple[str, str]] = {
             "vllm",
             "use_vllm",
             "vllm_mode",
-            "vllm_gpu_memory_utilization",
             "sglang",
-            "gpu_memory_utilization",
             "rollout_engine",
         ),
         _ENGINE,
     ),
+    **dict.fromkeys(("vllm_gpu_memory_utilization", "gpu_memory_utilization"), _MEMORY),
     **dict.fromkeys(
         (
             "deepspeed",
             "fsdp",
             "fsdp_config",
             "n_gpus_per_node",
-            "nnodes",
-            "tensor_parallel_size",
-            "tensor_model_parallel_size",
             "device_map",
             "ddp",
         ),
         _DISTRIBUTED,
     ),
+    "nnodes": _MACHINES,
+    **dict.fromkeys(("tensor_parallel_size", "tensor_model_parallel_size"), _TENSOR_PARALLEL),
     **dict.fromkeys(("model", "model_name", "model_name_or_path", "model_path"), _MODEL),
     **dict.fromkeys(("torch_dtype", "bf16", "fp16"), _DTYPE),
     **dict.fromkeys(

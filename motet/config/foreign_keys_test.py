@@ -32,7 +32,12 @@ def test_every_key_of_the_table_is_one_of_motet(key):
         ("per_device_train_batch_size=2", "in Motet this is train.tasks_per_step"),
         ("train.max_steps=10", "in Motet this is train.steps"),
         ("algorithm.beta=0.1", "in Motet this is algorithm.kl_coefficient"),
-        ("vllm={}", "Motet samples with its own batched sampler in the same process: drop it"),
+        ("use_vllm=true", "in Motet this is cluster.samplers.engine (vllm, with a section cluster"),
+        (
+            "fsdp=full_shard",
+            "in Motet this is cluster.learners.gpus (the GPUs of each model, which",
+        ),
+        ("nnodes=2", "in Motet this is cluster.address (the address of a Ray cluster"),
         ("train.learning_rate=1e-5", "in Motet this is optimizer.learning_rate"),
     ],
 )
