@@ -22,6 +22,7 @@ from motet.errors import ConfigError
 from motet.objects import found, keep
 from motet.plugins import reference_to
 from motet.trainer.callbacks import Callback, OnMetrics
+from motet.trainer.run_folder import write_whole
 
 PromptFunction: TypeAlias = Callable[[Mapping[str, Any]], str]
 """(row) -> the prompt of an agent."""
@@ -195,11 +196,11 @@ def write_config(config: RunConfig, folder: str | Path) -> Path:
     for key, name in references(config):
         if key.startswith("data."):
             lines = [json_line(row) for row in found(name)]
-            (place / names[name]).write_text("".join(lines), encoding="utf-8")
+            write_whole(place / names[name], "".join(lines))
     plain = config.model_dump(mode="json")
     plain = with_references(plain, names | _relative(plain["environment"], place))
     path = place / "config.yaml"
-    path.write_text(write_yaml(plain), encoding="utf-8")
+    write_whole(path, write_yaml(plain))
     load_config(path)  # what was written can be read
     return path
 

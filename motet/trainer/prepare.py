@@ -19,6 +19,7 @@ from motet.reading import read_json
 from motet.sandbox import temporary
 from motet.seeding import derive
 from motet.settings import ChatTemplate, TinyModel, Warmup
+from motet.trainer.run_folder import writing
 from motet.trainer.warmup_batches import WarmupBatches
 
 CORPUS = 600
@@ -144,7 +145,8 @@ def whole_folder(final: Path) -> Iterator[Path]:
     complete.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
-    with temporary.folder(f".{final.name}.", ".writing", final.parent) as around:
+    hidden = temporary.folder(f".{final.name}.", ".writing", final.parent)
+    with writing(final), hidden as around:
         beside = around / final.name
         beside.mkdir()
         yield beside

@@ -1,7 +1,11 @@
 import contextlib
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from motet.trainer.prepare import whole_folder
 from tests.fork_server import ForkedProcess
@@ -50,3 +54,11 @@ def test_what_a_killed_process_left_beside_a_folder_goes_with_the_next_one(tmp_p
     with whole_folder(final) as folder:
         (folder / "weights").write_text("again")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".team.mine.writing", "team"]
+
+
+def test_a_full_disk_is_reported_with_the_folder_that_could_not_be_written(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a failed write raises it
+    with pytest.raises(OSError, match="No space left") as failed, whole_folder(tmp_path / "team"):
+        raise full
+    assert failed.value.filename == str(tmp_path / "team")
+    assert list(tmp_path.iterdir()) == []
