@@ -98,7 +98,7 @@ def _read_rows(reference: str) -> list[dict[str, Any]] | None:
             try:
                 lines = read_bytes(file, ROWS).splitlines()
                 rows = [kept(decoded(json.loads(line)), f"{file}: a row") for line in lines]
-            except (ValueError, RecursionError, OSError) as error:
+            except (ConfigError, ValueError, RecursionError, OSError) as error:
                 raise ConfigError(
                     f"{file} cannot be read: {error}; expected the rows of the run: restore it"
                 ) from error

@@ -28,6 +28,9 @@ MARK = "$"
 """The key of a value that JSON does not have."""
 DEPTH = 100
 """Lists and mappings may be nested this deep."""
+_DEPTH_IN_JSON = 3 * DEPTH + 2
+"""What `encoded` returns is nested at most this deep. A mapping whose keys are not strings has three
+levels there, and a time difference two."""
 _LONG = 10**4000
 """Whole numbers from here on are written in base 16: Python reads at most 4300 decimal digits."""
 _NOT_A_DECIMAL = Decimal("NaN")
@@ -204,6 +207,12 @@ def encoded(value: Any) -> Any:
 
     Raises: TypeError for a value that `kept` does not return.
     """
+    if _is_deeper(value, DEPTH):
+        raise TypeError(f"a value is nested deeper than {DEPTH} levels")
+    return _encoded(value)
+
+
+def _encoded(value: Any) -> Any:
     if isinstance(value, str | bool) or value is None:
         return value
     if isinstance(value, int):
@@ -212,10 +221,10 @@ def encoded(value: Any) -> Any:
         return value if math.isfinite(value) else _marked("float", repr(value))
     if isinstance(value, Mapping):
         if all(isinstance(key, str) and key != MARK for key in value):
-            return {key: encoded(one) for key, one in value.items()}
-        return _marked("dict", [[encoded(key), encoded(one)] for key, one in value.items()])
+            return {key: _encoded(one) for key, one in value.items()}
+        return _marked("dict", [[_encoded(key), _encoded(one)] for key, one in value.items()])
     if isinstance(value, list):
-        return [encoded(one) for one in value]
+        return [_encoded(one) for one in value]
     kind = _kind(value)
     if kind is None:
         raise TypeError(f"{type(value).__name__} is no value of a row")
@@ -226,9 +235,39 @@ def decoded(value: Any) -> Any:
     """Return the value that `encoded` was given.
 
     A mapping that only looks like a marked value, such as in another program's file, stays.
+
+    Raises: ConfigError if the value is nested deeper than what `encoded` returns.
     """
+    check_depth(value)
+    return _decoded(value)
+
+
+def check_depth(value: Any) -> None:
+    """Check that JSON values are nested no deeper than what `encoded` returns. So every reader can
+    follow them. Raises: ConfigError."""
+    if _is_deeper(value, _DEPTH_IN_JSON):
+        raise ConfigError(f"a value is nested deeper than {_DEPTH_IN_JSON} levels; expected fewer")
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Return whether lists, sets and mappings are nested deeper than this many levels."""
+    level = [value]
+    for _ in range(most + 1):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, Mapping):
+                inner += one.values()
+            elif isinstance(one, list | tuple | set | frozenset):
+                inner += one
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
+def _decoded(value: Any) -> Any:
     if isinstance(value, list):
-        return [decoded(one) for one in value]
+        return [_decoded(one) for one in value]
     if not isinstance(value, dict):
         return value
     reader = _READERS.get(str(value[MARK])) if value.keys() == {MARK, "value"} else None
@@ -237,7 +276,7 @@ def decoded(value: Any) -> Any:
             return reader(value["value"])
         except (ValueError, TypeError, ArithmeticError, LookupError):
             return value
-    return {key: decoded(one) for key, one in value.items()}
+    return {key: _decoded(one) for key, one in value.items()}
 
 
 def json_line(row: Mapping[str, Any]) -> str:
@@ -339,7 +378,7 @@ def _sorted(items: Iterable[Any]) -> list[Any]:
 
 
 def _items(value: Any) -> list[Any]:
-    return [encoded(one) for one in value]
+    return [_encoded(one) for one in value]
 
 
 def _days(value: timedelta) -> list[int]:
@@ -369,12 +408,14 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], Callable[[A
     "decimal": (_is(Decimal), str, _decimal),
     "bytes": (_is(bytes), lambda value: b64encode(value).decode(), b64decode),
     "uuid": (_is(UUID), str, UUID),
-    "tuple": (_is(tuple), _items, lambda items: tuple(map(decoded, items))),
-    "set": (_is(set), lambda value: _items(_sorted(value)), lambda items: set(map(decoded, items))),
+    "tuple": (_is(tuple), _items, lambda items: tuple(map(_decoded, items))),
+    "set": (
+        _is(set), lambda value: _items(_sorted(value)), lambda items: set(map(_decoded, items))
+    ),
     "frozenset": (
         _is(frozenset),
         lambda value: _items(_sorted(value)),
-        lambda items: frozenset(map(decoded, items)),
+        lambda items: frozenset(map(_decoded, items)),
     ),
 }  # fmt: skip
 """Kind -> whether a value is of it, its form in JSON, and the way back."""
@@ -382,5 +423,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **{name: back for name, (_, _, back) in _KINDS.items()},
     "int": lambda text: int(text, 16),
     "float": _float,
-    "dict": lambda pairs: {decoded(key): decoded(one) for key, one in pairs},
+    "dict": lambda pairs: {_decoded(key): _decoded(one) for key, one in pairs},
 }

@@ -5,6 +5,7 @@ reports, and to compute credit again.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,14 +13,16 @@ from typing import Any, TextIO
 from pydantic import TypeAdapter, ValidationError
 
 from motet.core import Episode
-from motet.core.row_values import decoded, encoded, has_marks
+from motet.core.row_values import check_depth, decoded, encoded, has_marks
 from motet.errors import ConfigError
-from motet.reading import ROWS, read_text
+from motet.reading import ROWS, open_regular
 
 SCHEMA = 1
 """Increased if an older reader could misread a line."""
 MARKED = 1.1
 """The schema of a line whose task has values that JSON does not have (`core.row_values`)."""
+LONGEST = 256 << 20
+"""Size limit in bytes of the line of an episode."""
 _EPISODE = TypeAdapter(Episode)
 
 
@@ -57,14 +60,31 @@ def read_episodes(path: Path) -> Recorded:
 
     Raises: ConfigError with file and line if a line is broken or has a newer schema.
     """
-    lines = read_text(path, ROWS).split("\n")
-    tail = lines.pop()
-    episodes = [
-        episode_of(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)
-    ]
-    if tail and _is_json(tail):
-        return Recorded((*episodes, episode_of(tail, f"{path}, line {len(lines) + 1}")), torn=False)
-    return Recorded(tuple(episodes), torn=bool(tail))
+    episodes: list[Episode] = []
+    for number, line in enumerate(_lines(path), start=1):
+        where = f"{path}, line {number}"
+        if not line.endswith(b"\n") and not _is_json(line):
+            return Recorded(tuple(episodes), torn=True)
+        try:
+            text = line.removesuffix(b"\n").decode()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{where} is not UTF-8: {error}; expected one episode") from error
+        episodes.append(episode_of(text, where))
+    return Recorded(tuple(episodes), torn=False)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file. Raises: ConfigError if one is longer than `LONGEST`."""
+    with open_regular(path, ROWS) as file:
+        number = 1
+        while line := file.readline(LONGEST + 1):
+            if len(line) > LONGEST:
+                raise ConfigError(
+                    f"{path}, line {number} is longer than {LONGEST >> 20} MiB; expected one "
+                    "episode"
+                )
+            yield line
+            number += 1
 
 
 def episode_of(line: str, where: str) -> Episode:
@@ -91,17 +111,21 @@ def episode_of(line: str, where: str) -> Episode:
         raise ConfigError(
             f"{where}: {place}: {first['msg']}; expected an episode of schema {schema}"
         ) from error
-    if schema == SCHEMA:
-        return episode
-    there = decoded(dict(episode.task.fields))
+    try:
+        if schema == SCHEMA:
+            check_depth(episode.task.fields)
+            return episode
+        there = decoded(dict(episode.task.fields))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: task.fields: {error}") from error
     if not isinstance(there, dict):
         raise ConfigError(f"{where}: task.fields is {there!r}; expected a mapping")
     return replace(episode, task=replace(episode.task, fields=there))
 
 
-def _is_json(text: str) -> bool:
+def _is_json(text: bytes) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -2,6 +2,7 @@ import asyncio
 import io
 import json
 import math
+import os
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -83,6 +84,13 @@ TASKS = st.builds(Task, TEXTS, st.dictionaries(TEXTS, JSON, max_size=3))
 EPISODES = st.builds(Episode, TEXTS, TASKS, ROUNDS, st.none() | ROUNDS) | st.builds(
     Episode, TEXTS, TASKS, st.none(), fault=FAULTS
 )
+
+
+def _deep(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
 
 
 def _write(path: Path, *episodes: Episode) -> Path:
@@ -189,7 +197,41 @@ def test_a_broken_or_newer_line_is_named(
         read_episodes(path)
 
 
-@pytest.mark.parametrize("value", [object(), np.int64(3), {"a": [print]}])
+@pytest.mark.parametrize("schema", [1, 1.1])
+@pytest.mark.parametrize("inner", [('{"a":', "}"), ("[", "]"), ('{"$":"tuple","value":[', "]}")])
+def test_fields_nested_too_deeply_are_named(
+    tmp_path: Path, played: list[Episode], schema: float, inner: tuple[str, str]
+) -> None:
+    path = _write(tmp_path / "e.jsonl", played[0])
+    line = json.loads(path.read_text())
+    line["schema"], line["task"]["fields"] = schema, {"deep": "here"}
+    deep = inner[0] * 400 + "1" + inner[1] * 400
+    path.write_text(path.read_text() + json.dumps(line).replace('"here"', deep) + "\n")
+    said = r"line 2: task\.fields: a value is nested deeper than 302 levels; expected fewer"
+    with pytest.raises(ConfigError, match=said):
+        read_episodes(path)
+
+
+def test_bytes_that_are_no_text_and_endless_lines_are_named(
+    tmp_path: Path, played: list[Episode]
+) -> None:
+    path = _write(tmp_path / "e.jsonl", *played)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"\xff\xfe{}\n")
+    with pytest.raises(
+        ConfigError, match=r"e\.jsonl, line 3 is not UTF-8: .*; expected one episode"
+    ):
+        read_episodes(path)
+    path.write_bytes(whole + b"\xff\xfe{")
+    assert read_episodes(path).torn
+    path.write_bytes(whole + b"[" * 100_000)
+    assert read_episodes(path).torn
+    os.truncate(path, 7 << 30)  # sparse: no byte of it is on the disk
+    with pytest.raises(ConfigError, match="line 3 is longer than 256 MiB; expected one episode"):
+        read_episodes(path)
+
+
+@pytest.mark.parametrize("value", [object(), np.int64(3), {"a": [print]}, _deep(600)])
 def test_what_no_row_holds_is_refused_and_nothing_is_written(value: object) -> None:
     file = io.StringIO()
     with pytest.raises(

@@ -150,13 +150,20 @@ def test_a_harmed_run_is_shown_as_far_as_it_goes_and_the_others_are_whole(
 
 def test_a_game_that_cannot_be_shown_is_left_out_of_an_export(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs", steps=1)
-    deep: Any = 1
-    for _ in range(600):
-        deep = {"a": deep}
-    write_games(run, "train", 1, [game("deep", 1, ["x"], [1.0], fields={"deep": deep})])
+    file = run / "episodes" / "train-000001.jsonl"
+    line = json.loads(file.read_text().splitlines()[0])
+    deep = '{"a":' * 600 + "1" + "}" * 600
+    for schema, fields in ((1, deep), (1.1, deep), (1.1, '{"$":"tuple","value":[' * 200 + "1")):
+        line["schema"], line["task"]["fields"] = schema, {"deep": 0}
+        fields += "]}" * fields.count("[")
+        with file.open("a") as more:
+            more.write(json.dumps(line).replace('{"deep": 0}', f'{{"deep": {fields}}}') + "\n")
     write_games(run, "train", 1, [game("nan", 1, ["x"], [float("1e308")])])
     pages = Pages(find_runs([run]), "0")
-    assert export_viewer(pages, tmp_path / "out", 100)["plain"] >= 8
+    assert export_viewer(pages, tmp_path / "out", 100)["plain"] == 8
+    (note,) = pages.runs()["runs"][0]["notes"]
+    assert "3 broken line(s)" in note
+    assert "task.fields: a value is nested deeper than 302 levels; expected fewer" in note
 
 
 def test_an_error_in_one_run_is_the_note_of_that_run(
