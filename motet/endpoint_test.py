@@ -386,7 +386,16 @@ def test_addresses_of_this_machine(host):
 
 
 @pytest.mark.parametrize(
-    "host", ["example.com", "localhost.example.com", "10.0.0.1", "128.0.0.1", "[2001:db8::1]"]
+    "host",
+    [
+        "example.com",
+        "localhost.example.com",
+        "10.0.0.1",
+        "128.0.0.1",
+        "[2001:db8::1]",
+        "[::1",
+        "[1]",
+    ],
 )
 def test_addresses_elsewhere(host):
     assert not is_loopback(f"http://{host}/v1")

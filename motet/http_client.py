@@ -325,8 +325,12 @@ def _certificates() -> ssl.SSLContext:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL's host is this machine, judged by the host name only."""
-    host = urlsplit(url).hostname or ""
+    """Return whether a URL's host is this machine, judged by the host name only. False for what is
+    no URL."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # such as half a pair of brackets
+        return False
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

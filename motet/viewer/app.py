@@ -1,12 +1,14 @@
 """The web application of the viewer: JSON answers and the files of the page.
 
-The page may load nothing from elsewhere, and no other site may read the answers: a strict
-Content-Security-Policy, and a check of the Host header against DNS rebinding.
+The page may load nothing from elsewhere, and no other site may read the answers or ask for them: a
+strict Content-Security-Policy, and checks of the Host header (against DNS rebinding) and of the
+site that a browser asks for.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 from motet.errors import ConfigError
 from motet.http_client import is_loopback
@@ -14,7 +16,7 @@ from motet.viewer.pages import Pages, as_json
 from motet.viewer.queries import GameFilter, Order
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from fastapi import FastAPI, Request
     from fastapi.responses import Response
 
 STATIC = Path(__file__).parent / "static"
@@ -48,8 +50,12 @@ def create_viewer(pages: Pages, version: str, *, everywhere: bool) -> "FastAPI":
         request: Request, answer: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         host = request.headers.get("host", "")
-        if not everywhere and not is_loopback(f"http://{host}"):
-            found: Response = PlainTextResponse("this viewer answers only as localhost\n", 403)
+        if not _is_host(host):
+            found: Response = PlainTextResponse("the Host header is no host\n", 400)
+        elif not everywhere and not is_loopback(f"http://{host}"):
+            found = PlainTextResponse("this viewer answers only as localhost\n", 403)
+        elif _is_asked_by_another_site(request):
+            found = PlainTextResponse("this viewer does not answer other sites\n", 403)
         else:
             found = await answer(request)
         found.headers.update(HEADERS)
@@ -68,6 +74,21 @@ def create_viewer(pages: Pages, version: str, *, everywhere: bool) -> "FastAPI":
     _answer_about_games(app, pages)
     app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
+
+
+def _is_asked_by_another_site(request: "Request") -> bool:
+    """Return whether a page of another site asks for an answer. It could not read the answer, but
+    make the viewer work."""
+    site = request.headers.get("sec-fetch-site", "none")
+    return site not in ("same-origin", "none") and request.scope["path"].startswith("/api")
+
+
+def _is_host(host: str) -> bool:
+    try:
+        urlsplit(f"http://{host}")
+    except ValueError:  # such as half a pair of brackets
+        return False
+    return True
 
 
 def _sent(answer: dict[str, Any]) -> "Response":

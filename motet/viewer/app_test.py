@@ -149,6 +149,34 @@ def test_another_host_gets_nothing(client: TestClient, pages: Pages, host: str) 
     assert everywhere.get("/api/runs").status_code == 200
 
 
+@pytest.mark.parametrize("host", ["[::1", "a]", "[1]"])
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_a_host_that_is_none_is_refused(pages: Pages, host: str, everywhere: bool) -> None:
+    viewer = TestClient(create_viewer(pages, "1", everywhere=everywhere))
+    for path in ("/", "/js", "/api/runs"):
+        assert viewer.get(path, headers={"host": host}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("site", "status"),
+    [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)],
+)
+def test_pages_of_other_sites_cannot_ask(client: TestClient, site: str, status: int) -> None:
+    headers = {"sec-fetch-site": site}
+    assert client.get("/api/runs", headers=headers).status_code == status
+    assert client.get("/", headers=headers).status_code == 200, "a link to the page works"
+
+
+def test_a_run_that_is_named_often_is_read_once(client: TestClient) -> None:
+    read: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("motet.viewer.pages._config_of", lambda run: read.append(1) or {"a": 1})
+        assert client.get("/api/configs", params={"run": ["plain"] * 500}).json()["runs"] == [
+            "plain"
+        ]
+    assert read == [1]
+
+
 @pytest.mark.parametrize("host", ["localhost:8090", "127.0.0.1:8090", "[::1]:8090"])
 def test_this_machine_is_answered(client: TestClient, host: str) -> None:
     assert client.get("/api/runs", headers={"host": host}).status_code == 200

@@ -240,7 +240,7 @@ class Pages:
         """The keys in which the configs of these runs differ, with the value of each run."""
         configs = {
             name: self._alone(run, partial(_config_of, run), {})
-            for name in names
+            for name in dict.fromkeys(names)
             for run in [self._run(name)]
         }
         keys = dict.fromkeys(key for config in configs.values() for key in config)
@@ -249,7 +249,7 @@ class Pages:
             for key in keys
             if len({repr(config.get(key)) for config in configs.values()}) > 1
         ]
-        return {"runs": list(names), "rows": rows}
+        return {"runs": list(configs), "rows": rows}
 
     # ------------------------------------------------------------------------------------ internals
 
