@@ -17,15 +17,25 @@ from motet.objects import is_object
 
 REFERENCE = re.compile(r"[^:\s]+\.py:\w+")
 """An object in a file."""
-_FILES = (
-    re.compile(r"data\.(train|eval)\.path"),
-    re.compile(r"policies\.[^.]+\.adapter"),
-    re.compile(r"models\.[^.]+\.chat_template"),
-    re.compile(r"verifier(\.(ensemble\[\d+\]|agents\.[^.]+))*\.folder"),
-)
-"""Keys whose value is always a path."""
-_MODELS = re.compile(r"(models\.[^.]+|model)\.path")
-"""Keys whose value is a path, or a name of the hub."""
+
+
+def _is_file(key: KeyPath) -> bool:
+    """Return whether the value of a key is always a path. The names in a key may have dots."""
+    match key:
+        case (
+            ("data", "train" | "eval", "path")
+            | ("policies", _, "adapter")
+            | ("models", _, "chat_template")
+        ):
+            return True
+        case ("verifier", *within, "folder"):
+            return all(one in ("ensemble", "agents") for one in within[::2])
+    return False
+
+
+def _is_model(key: KeyPath) -> bool:
+    """Return whether the value of a key is a path, or a name of the hub."""
+    return key == ("model", "path") or (key[:1] == ("models",) and key[2:] == ("path",))
 
 
 def anchored(value: Any, folder: Path, places: Mapping[KeyPath, str], at: KeyPath = ()) -> Any:
@@ -42,11 +52,10 @@ def anchored(value: Any, folder: Path, places: Mapping[KeyPath, str], at: KeyPat
     if REFERENCE.fullmatch(value):
         place, _, name = value.partition(":")
         return f"{os.path.realpath(folder / place)}:{name}"
-    key = dotted(at)
-    if _MODELS.fullmatch(key):
+    if _is_model(at):
         return _model(value, folder)
-    if any(pattern.fullmatch(key) for pattern in _FILES):
-        return _file(value, folder, f"{place_of(places, at)}: {key}")
+    if _is_file(at):
+        return _file(value, folder, f"{place_of(places, at)}: {dotted(at)}")
     return value
 
 

@@ -78,3 +78,21 @@ def test_an_object_of_this_process_is_no_path(project):
     plain = load_config(project / "x.yaml").model_dump(mode="json")
     plain["data"]["train"]["path"] = "object:rows:train@ab081af2cce0"
     assert make_config(plain).data.train.path == "object:rows:train@ab081af2cce0"
+
+
+def test_the_paths_of_names_with_dots_are_relative_to_the_file(project):
+    named = CONFIG.replace("small", "qwen2.5").replace("MODEL", "model")
+    named = named.replace(
+        "{p: {model: qwen2.5}}", "{p.1: {model: qwen2.5, train: lora, adapter: a}}"
+    )
+    (project / "x.yaml").write_text(named.replace("a: p", "a: p.1"))
+    config = load_config(project / "x.yaml")
+    assert config.models["qwen2.5"].path == f"{project}/model"
+    assert config.policies["p.1"].adapter == f"{project}/a"
+
+
+def test_a_variable_of_a_template_is_no_path(project):
+    options = "{path: MODEL, template_options: {path: model}}"
+    named = CONFIG.replace("{path: MODEL}", options).replace("MODEL", "model")
+    (project / "x.yaml").write_text(named)
+    assert load_config(project / "x.yaml").models["small"].template_options == {"path": "model"}

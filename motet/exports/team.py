@@ -4,7 +4,8 @@ Paths in it are relative to the export. It has no section that only training rea
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def team_config(
         if one.adapter:
             policies[one.name]["adapter"] = place
             continue
-        named = one.name if one.name not in models else f"{one.name}-policy"
+        named = _new_name(one.name, models)
         models[named] = {**_model(config, config.policies[one.name].model), "path": place}
         for said in ("chat_template", "template_options"):
             models[named].pop(said, None)  # the tokenizer in the folder has it
@@ -84,6 +85,13 @@ def team_config(
         "verifier": _written(config.verifier),
     }
     return {key: value for key, value in found.items() if value not in (None, {})}
+
+
+def _new_name(policy: str, models: Collection[str]) -> str:
+    """Return the name of the model of a policy that is a whole model, which no other model has."""
+    numbered = (f"{policy[:80]}-policy-{number}" for number in count(2))
+    names = chain((policy, f"{policy[:80]}-policy"), numbered)
+    return next(name for name in names if name not in models)
 
 
 def _model(config: RunConfig, name: str) -> dict[str, Any]:

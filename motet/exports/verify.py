@@ -1,7 +1,8 @@
 """Check an export before it is called done: it must be the team that was trained.
 
-Every exported policy is loaded as others will load it, with plain transformers and PEFT, and its
-log-probabilities are compared with those of the policy of the run.
+Every exported policy is loaded as others will load it, with plain transformers and PEFT. Its
+log-probabilities are compared with those of the policy of the run, and its tokenizer with the one
+that the run reads and writes with.
 """
 
 import gc
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from motet.config.parts import ModelConfig
 from motet.config.schema import RunConfig
@@ -21,6 +22,7 @@ from motet.errors import ConfigError
 from motet.exports.weights import PolicyFolder
 from motet.models.backbone import Backbone
 from motet.models.bounded_text import token_ids
+from motet.models.chat_template import tokenizer_with
 from motet.models.devices import memory_of_device, resolve_device
 from motet.models.dtypes import DTYPES
 from motet.models.folder import allowed_contents
@@ -68,6 +70,8 @@ def verify(
     for model, options in config.models.items():
         on_it = [one for one in policies if config.policies[one.name].model == model]
         adapters = [one for one in on_it if one.adapter or one.merged]
+        for one in adapters:
+            _compare_tokenizer(folder, one, bases[model], options)
         expected: dict[str, Expected] = {}
         if adapters:
             backbone = _backbone(bases[model], options)
@@ -154,6 +158,29 @@ def _plain(
 @contextmanager
 def _as_it_is(place: Path) -> Iterator[Path]:
     yield place
+
+
+def _compare_tokenizer(
+    folder: Path, one: PolicyFolder, base: str | Path, options: ModelConfig
+) -> None:
+    """Compare the tokenizer beside an adapter or a merged policy with that of the run."""
+    own = tokenizer_with(base, options.template)[0]
+    plain = AutoTokenizer.from_pretrained(folder / "policies" / one.name)
+    differs = [
+        what
+        for what, mine, theirs in (
+            ("chat template", own.chat_template, plain.chat_template),
+            ("tokens", token_ids(own, _TEXT), token_ids(plain, _TEXT)),
+            ("vocabulary", len(own), len(plain)),
+        )
+        if mine != theirs
+    ]
+    if differs:
+        raise ConfigError(
+            f"the export of policy {one.name} is not the policy of the run, so nothing was "
+            f"written: its tokenizer has another {differs[0]}: check which version of transformers "
+            "is installed"
+        )
 
 
 @torch.no_grad()

@@ -13,8 +13,9 @@ from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.exports import weights
 from motet.exports.verify import verify
-from motet.exports.weights import PolicyFolder, copy_adapter, copy_model, merge
+from motet.exports.weights import PolicyFolder, copy_adapter, copy_model, merge, write_tokenizer
 from motet.models.backbone import Backbone
+from motet.models.chat_template import tokenizer_with
 from motet.settings import Lora
 from tests.fixtures.model_folders import make_model_folder
 
@@ -109,6 +110,7 @@ def test_a_copied_policy_is_compared_in_float32_whatever_its_dtype(tmp_path: Pat
     base, adapter = trained(tmp_path, ["q_proj"])
     place = tmp_path / "out/policies/p"
     copy_adapter(adapter, place, "models/m")
+    write_tokenizer(tokenizer_with(base, None)[0], place)
     copy_model(base, tmp_path / "out/models/m")
     one = PolicyFolder(name="p", adapter=True, base="models/m")
     checked(tmp_path / "out", one, base, adapter, dtype)
@@ -121,3 +123,11 @@ def test_a_copied_policy_is_compared_in_float32_whatever_its_dtype(tmp_path: Pat
     scaled(tmp_path / "full/policies/p/model.safetensors")
     with pytest.raises(ConfigError, match="check that the files of the run are whole"):
         checked(tmp_path / "full", full, base, base, dtype)
+
+
+def test_a_tokenizer_with_another_chat_template_is_refused(tmp_path: Path) -> None:
+    base, adapter = trained(tmp_path, ["q_proj"])
+    merge(base, adapter, tmp_path / "out/policies/p", "float32")
+    (tmp_path / "out/policies/p/chat_template.jinja").write_text("{{ messages[0].content }}")
+    with pytest.raises(ConfigError, match="its tokenizer has another chat template"):
+        checked(tmp_path / "out", PolicyFolder(name="p", adapter=False, merged=True), base, adapter)

@@ -7,18 +7,23 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from motet.errors import ConfigError
 from motet.models.adapter_folder import FILE as ADAPTER_CONFIG
 from motet.models.adapter_folder import TENSORS
 from motet.models.folder import LINKED, SAID, inside, weight_files
-from motet.models.folder_json import CONFIG_FILE
+from motet.models.folder_json import CONFIG_FILE, GENERATION
 from motet.reading import WEIGHTS, read_json
 from motet.settings import Settings
 
+if TYPE_CHECKING:
+    from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
 _NAMES = ("_name_or_path", "name_or_path")
 """Keys of JSON files in which libraries record where a model was loaded from."""
+TOKENIZER_FILES = tuple(name for name in (*SAID, *LINKED) if name not in (CONFIG_FILE, GENERATION))
+"""Files that a tokenizer may have."""
 _LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*")
 
 
@@ -39,7 +44,9 @@ class PolicyFolder(Settings):
 
 
 def copy_adapter(source: Path, into: Path, base: str) -> int:
-    """Copy an adapter, which then names `base` as its base model. Return its rank.
+    """Copy an adapter without its tokenizer. It then names `base` as its base model.
+
+    Returns: its rank.
 
     Raises: ConfigError if a file is missing; OSError.
     """
@@ -48,7 +55,6 @@ def copy_adapter(source: Path, into: Path, base: str) -> int:
     config |= {"base_model_name_or_path": base, "revision": None, "inference_mode": True}
     _write(into / ADAPTER_CONFIG, config)
     _place(inside(source, TENSORS, WEIGHTS), into / TENSORS)
-    _copy_files(source, into, (*SAID, *LINKED))
     ranks: list[int] = [config["r"], *(config.get("rank_pattern") or {}).values()]
     return max(ranks)
 
@@ -67,7 +73,7 @@ def copy_model(source: Path, into: Path) -> None:
     for pattern in _LICENCES:
         for file in source.glob(pattern):
             if file.is_file():
-                shutil.copyfile(file, into / file.name)
+                shutil.copyfile(inside(source, file.name), into / file.name)
 
 
 def _copy_files(source: Path, into: Path, names: Iterable[str]) -> None:
@@ -87,6 +93,19 @@ def _without_places(said: Any) -> Any:
     return {key: value for key, value in said.items() if key not in _NAMES}
 
 
+def write_tokenizer(tokenizer: "PreTrainedTokenizerBase", into: Path) -> None:
+    """Write the tokenizer with which a policy plays, which need not be that of its folder: a policy
+    on an adapter that others made reads with the tokenizer of its base, and with the chat template
+    of the run.
+    """
+    for name in TOKENIZER_FILES:
+        (into / name).unlink(missing_ok=True)
+    tokenizer.save_pretrained(into)
+    for name in TOKENIZER_FILES:
+        if name in SAID and (into / name).is_file():
+            _write(into / name, _without_places(read_json(into / name)))
+
+
 def _write(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -100,7 +119,8 @@ def _place(source: Path, into: Path) -> None:
 
 
 def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
-    """Add an adapter to its base in float32, and save the result in `dtype` as a whole model.
+    """Add an adapter to its base in float32, and save the result in `dtype` as a whole model, with
+    the tokenizer of the base.
 
     If the adapter changes the embeddings or the language head, and the base uses one weight for
     both, the result has two: else the change of one would be a change of both.
@@ -122,14 +142,14 @@ def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
             adapted = PeftModel.from_pretrained(model, str(adapter))
             _untie(adapted)
             merged = adapted.merge_and_unload(safe_merge=True)
-    except ValueError as error:
-        raise ConfigError(f"{adapter} cannot be merged into {base}: {error}") from error
+    except torch.OutOfMemoryError:
+        raise
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"{adapter} cannot be merged into {base}: {error}; export it without --merge"
+        ) from error
     tokenizer = load_tokenizer(base)[0]
     save_model(merged.to(DTYPES[dtype]), tokenizer, sampling_of(base), into)
-    for name in (*SAID, *LINKED):
-        # The tokenizer of the policy may have another chat template than that of its base.
-        if (adapter / name).is_file() and name.startswith(("tokenizer", "chat_template")):
-            shutil.copyfile(adapter / name, into / name)
 
 
 def _untie(adapted: Any) -> None:

@@ -11,11 +11,17 @@ from motet.config.parts import DataSource
 from motet.config.schema import RunConfig
 from motet.config.targets import TEAM
 from motet.errors import ConfigError
-from motet.exports import MODELS, POLICIES
+from motet.exports import MODELS, POLICIES, TEMPLATES
 from motet.exports.code import CodeFiles
 from motet.exports.team import move_code, policies_of, team_config, write_rows, write_team
 from motet.exports.verify import verify
-from motet.exports.weights import PolicyFolder, copy_adapter, copy_model, merge
+from motet.exports.weights import (
+    PolicyFolder,
+    copy_adapter,
+    copy_model,
+    merge,
+    write_tokenizer,
+)
 from motet.objects import described, is_object
 from motet.plugins import look_at
 
@@ -90,6 +96,7 @@ def _write_policies(
     merged: bool,
 ) -> list[PolicyFolder]:
     """Write one folder per policy that has weights of its own."""
+    from motet.models.chat_template import tokenizer_with
     from motet.models.ends import ends_of
     from motet.models.saving import write_ends
 
@@ -110,6 +117,8 @@ def _write_policies(
             rank = copy_adapter(source, into, base)
             one = PolicyFolder(name=name, adapter=True, base=base, rank=rank)
         played = config.models[chosen.model]
+        if chosen.train != "full":
+            write_tokenizer(tokenizer_with(bases[chosen.model], played.template)[0], into)
         ends = ends_of(bases[chosen.model], played.template, played.end_tokens)
         write_ends(into, ends.ids)
         one = one.model_copy(update={"turn_text": ends.turn_text})
@@ -153,8 +162,8 @@ def _base(folder: Path, name: str, config: RunConfig, base: str | Path) -> dict[
         write_ends(folder / MODELS / name, ends.ids)
     template = config.models[name].chat_template
     if template is not None:
-        said["chat_template"] = f"{MODELS}/{name}.jinja"
-        (folder / MODELS).mkdir(exist_ok=True)
+        said["chat_template"] = f"{TEMPLATES}/{name}.jinja"
+        (folder / TEMPLATES).mkdir(exist_ok=True)
         (folder / said["chat_template"]).write_bytes(Path(template).read_bytes())
     return said
 

@@ -95,7 +95,7 @@ class Adapters:
         """
         own = {
             name.replace(".base_layer.", "."): weight
-            for name, weight in self._model.named_parameters()
+            for name, weight in self._model.named_parameters(remove_duplicate=False)  # may be tied
         }
         for key in [key for key in saved if ".base_layer." in key and ".lora_" not in key]:
             name = key.removeprefix("base_model.model.").replace(".base_layer.", ".")
