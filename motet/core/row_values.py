@@ -29,8 +29,8 @@ MARK = "$"
 DEPTH = 100
 """Lists and mappings may be nested this deep."""
 _DEPTH_IN_JSON = 3 * DEPTH + 2
-"""What `encoded` returns is nested at most this deep. A mapping whose keys are not strings has three
-levels there, and a time difference two."""
+"""What `encoded` returns is nested at most this deep. A mapping whose keys are not strings has
+three levels there, and a time difference two."""
 _LONG = 10**4000
 """Whole numbers from here on are written in base 16: Python reads at most 4300 decimal digits."""
 _NOT_A_DECIMAL = Decimal("NaN")
