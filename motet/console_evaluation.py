@@ -188,7 +188,7 @@ def print_baselines(target: Path, found: dict[str, Any]) -> None:
     notes |= {
         "behind": f"{compared} of the {first} minus {compared} of this row, mean over tasks",
         "tokens, seconds": "per answer, which takes n samples",
-        f"{found['confidence']:.0%}": "over tasks: success by Wilson and Newcombe, reward by "
+        f"{found['confidence']:.0%}": "success by Wilson and Newcombe, reward by "
         f"{found['resamples']:,} bootstrap resamples",
     }
     for name, text in notes.items():

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -75,9 +76,6 @@ def train(
     settings = read_config(config, overrides, **objects)
     place = Path(runs) / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
-    settings = kept_dates(
-        settings, place / "config.yaml" if resume and place.is_dir() else None, datetime.now()
-    )
     use_threads(settings)
     resume_command = _resume_command(place, Path(runs))
     stop = StopRequest()
@@ -85,6 +83,9 @@ def train(
         stack.enter_context(terminated_as_interrupted())
         stack.enter_context(alone(place))
         setup = stack.enter_context(open_task_setup(settings, train=True))
+        begun = place / "config.yaml" if resume and place.is_dir() else None
+        settings = kept_dates(settings, begun, datetime.now())
+        setup = replace(setup, config=settings)
         scratch = stack.enter_context(temporary.folder())
         found = resumed(place, settings, setup.tasks) if resume else Resumed()
         raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
