@@ -10,6 +10,7 @@ No text of a prompt becomes a special token (content.py).
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
@@ -23,6 +24,10 @@ from motet.models.bounded_text import TemplateRefused, token_ids
 from motet.models.content import chat_ids, text_ids
 
 OnLongPrompt = Literal["fault", "drop_oldest_turn"]
+LOOSEST = 32
+"""Characters. Real texts have 2 to 6 of them a token. A prompt with more than this, for each token
+of the context, counts as too long without being tokenized.
+"""
 
 
 class LongPrompt(SamplerFault):
@@ -50,7 +55,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...
 
     Raises: BadPrompt, TokenizerFault.
     """
-    check_whole([prompt] if isinstance(prompt, str) else [message.content for message in prompt])
+    check_whole(_texts(prompt))
     try:
         ids = _ids(tokenizer, prompt)
     except SamplerFault:
@@ -161,22 +166,50 @@ def fit(
     fits, or until nothing more can be dropped. System messages and the last message are kept, and
     the message before an answer that is continued.
 
+    A prompt far too long for the context (`LOOSEST`) is not tokenized, which could take minutes.
+
     Raises: LongPrompt if not one token of a completion fits; BadPrompt, TokenizerFault.
     """
-    ids = encode(tokenizer, prompt)
-    while on_long == "drop_oldest_turn" and len(ids) + answer > context:
-        shorter = _without_oldest_turn(prompt)
-        if shorter == prompt:
-            break
-        prompt = shorter
-        ids = encode(tokenizer, prompt)
-    if len(ids) >= context:
+    most = len(_oldest_turns(prompt)) if on_long == "drop_oldest_turn" else 0
+    read: dict[int, tuple[int, ...] | None] = {}
+
+    def ids_of(dropped: int) -> tuple[int, ...] | None:
+        """Return the ids without this many of the oldest turns; None if they are far too many."""
+        if dropped not in read:
+            rest = _without_oldest_turns(prompt, dropped)
+            read[dropped] = encode(tokenizer, rest) if _may_fit(rest, context) else None
+        return read[dropped]
+
+    def fits(dropped: int) -> bool:
+        ids = ids_of(dropped)
+        return ids is not None and len(ids) + answer <= context
+
+    # A chat without one more turn is shorter, so the turns to drop are found by bisection.
+    dropped = 0 if fits(0) else bisect_left(range(most), True, lo=min(1, most), key=fits)
+    ids = ids_of(dropped)
+    if ids is None or len(ids) >= context:
+        size = _size(prompt) if ids is None else f"{len(ids)} tokens"
         raise LongPrompt(
-            f"prompt has {len(ids)} tokens, expected at most {context - 1} in a context of "
+            f"prompt has {size}, expected at most {context - 1} tokens in a context of "
             f"{context}: shorten the prompt, or set rollout.on_long_prompt: "
             f"drop_oldest_turn for chats (now {on_long})"
         )
     return ids
+
+
+def _may_fit(prompt: Prompt, context: int) -> bool:
+    # a template writes at least one token around each message
+    return sum(len(text) + LOOSEST for text in _texts(prompt)) <= LOOSEST * (context + 1)
+
+
+def _size(prompt: Prompt) -> str:
+    texts = _texts(prompt)
+    messages = "" if isinstance(prompt, str) else f" in {len(texts):,} messages"
+    return f"{sum(map(len, texts)):,} characters{messages}"
+
+
+def _texts(prompt: Prompt) -> list[str]:
+    return [prompt] if isinstance(prompt, str) else [message.content for message in prompt]
 
 
 def fit_request(
@@ -193,18 +226,26 @@ def fit_request(
         return Fault("sampler", cause, f"policy {request.policy}: {fault}")
 
 
-def _without_oldest_turn(prompt: Prompt) -> Prompt:
-    """Drop the oldest message that may be dropped, and the assistant messages that answer it.
+def _oldest_turns(prompt: Prompt) -> list[list[int]]:
+    """Return the turns that may be dropped, the oldest first, as places of their messages.
 
-    So the rest begins with a message that is not an answer.
+    A turn is a message and the assistant messages that answer it, so the rest begins with a message
+    that is not an answer.
     """
     if isinstance(prompt, str):
-        return prompt
+        return []
     last = 2 if len(prompt) > 1 and prompt[-1].role == "assistant" else 1
-    places = [index for index, message in enumerate(prompt[:-last]) if message.role != "system"]
-    gone = set(places[:1])
-    for index in places[1:]:
-        if prompt[index].role != "assistant":
-            break
-        gone.add(index)
-    return tuple(message for index, message in enumerate(prompt) if index not in gone)
+    turns: list[list[int]] = []
+    for place, message in enumerate(prompt[:-last]):
+        if turns and message.role == "assistant":
+            turns[-1].append(place)
+        elif message.role != "system":
+            turns.append([place])
+    return turns
+
+
+def _without_oldest_turns(prompt: Prompt, count: int) -> Prompt:
+    if isinstance(prompt, str) or not count:
+        return prompt
+    gone = {place for turn in _oldest_turns(prompt)[:count] for place in turn}
+    return tuple(message for place, message in enumerate(prompt) if place not in gone)

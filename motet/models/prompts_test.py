@@ -8,9 +8,9 @@ from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from motet.core import Chat, Message
+from motet.core import Chat, Message, Prompt
 from motet.models import content, prompts
-from motet.models.prompts import BadPrompt, LongPrompt, encode, fit
+from motet.models.prompts import LOOSEST, BadPrompt, LongPrompt, encode, fit
 from motet.models.tiny import EOS
 from tests.fixtures.model_folders import BOS, TEMPLATE, make_tokenizer
 
@@ -199,6 +199,48 @@ def test_a_long_prompt_is_a_fault_only_where_no_token_of_an_answer_fits(
         fit(plain, LONG, context=len(whole), answer=50, on_long="fault")
     with pytest.raises(LongPrompt):
         fit(plain, "the dog " * 40, context=30, answer=5, on_long="drop_oldest_turn")
+
+
+def test_a_prompt_far_too_long_is_refused_without_its_tokens(
+    plain: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def reading(tokenizer: PreTrainedTokenizerFast, prompt: Prompt) -> tuple[int, ...]:
+        read.append(len(prompt))
+        return encode(tokenizer, prompt)
+
+    monkeypatch.setattr(prompts, "encode", reading)
+    with pytest.raises(LongPrompt, match=r"has 8,000,000 characters, expected at most 255 tokens"):
+        fit(plain, "the dog " * 1_000_000, context=256, answer=5, on_long="fault")
+    many = (Message("user", ""),) * 30_000
+    with pytest.raises(LongPrompt, match=r"has 0 characters in 30,000 messages, expected at most"):
+        fit(plain, many, context=256, answer=5, on_long="fault")
+    assert read == []
+    with pytest.raises(LongPrompt, match="tokens, expected at most 7 tokens"):
+        fit(plain, "x" * LOOSEST * 8, context=8, answer=5, on_long="fault")
+    assert read == [LOOSEST * 8]
+
+
+def test_many_old_turns_are_dropped_in_few_readings(
+    plain: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = (Message("user", "the dog"), Message("assistant", "quick"))
+    chat = (*turn * 5_000, Message("user", "last"))
+    read: list[int] = []
+
+    def reading(tokenizer: PreTrainedTokenizerFast, prompt: Prompt) -> tuple[int, ...]:
+        read.append(len(prompt))
+        return encode(tokenizer, prompt)
+
+    monkeypatch.setattr(prompts, "encode", reading)
+    kept = fit(plain, chat, context=100, answer=5, on_long="drop_oldest_turn")
+    assert len(read) < 15
+    turns = (len(kept) - len(encode(plain, chat[-1:]))) // (
+        len(encode(plain, chat[-3:])) - len(encode(plain, chat[-1:]))
+    )
+    assert kept == encode(plain, chat[-2 * turns - 1 :])
+    assert len(encode(plain, chat[-2 * turns - 3 :])) + 5 > 100
 
 
 def test_a_tokenizer_survives_its_folder(
