@@ -81,7 +81,7 @@ class FunctionTeam(Environment[FunctionState]):
         """Read a row as a JSON object. Raises: ConfigError if the text is none."""
         try:
             row = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise ConfigError(

@@ -116,6 +116,12 @@ def test_mistakes_of_functions_are_faults(options, turns, error, text):
         played(made(turns, **options), said())
 
 
+@pytest.mark.parametrize("text", ["snow", "[1]", '{"topic": ' + "[" * 100_000, "9" * 5_000])
+def test_a_persons_text_that_is_no_row_is_refused(text):
+    with pytest.raises(ConfigError, match="expected a row of this team's data"):
+        made().chat_task(text)
+
+
 def test_a_prompt_must_be_a_string():
     environment = FunctionTeam(
         FunctionTeam.Options(agents={"a": keep(lambda row: 3)}, reward=keep(len)), turns=1

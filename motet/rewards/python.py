@@ -4,12 +4,15 @@ Parsing it is safe in this process. Running it is not: that is the sandbox's tas
 """
 
 import ast
+import re
 import sys
 import warnings
 from collections.abc import Iterator
 
 MAX_CHARACTERS = 16_384
 """Longer sources are not parsed: the tree takes a hundred times the size of its source."""
+_LONG_NUMBER = re.compile(r"0[xXoObB][0-9a-fA-F_]{3500}")
+"""May be an integer that Python reads, but cannot write in decimal (sys.get_int_max_str_digits)."""
 
 
 def parse_bounded(text: str) -> ast.Module | None:
@@ -30,7 +33,10 @@ def _parse(text: str) -> ast.Module | str:
     try:
         with warnings.catch_warnings():  # a model's `\d` must not warn the user
             warnings.simplefilter("ignore")
-            return ast.parse(text)
+            tree = ast.parse(text)
+        if _LONG_NUMBER.search(text):
+            ast.unparse(tree)  # a ValueError, as Python raises it for a decimal one
+        return tree
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     # this MemoryError means that the parser's stack is full, not the machine's memory

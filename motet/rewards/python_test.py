@@ -35,6 +35,8 @@ def tree(text):
         "(" * 300,
         "x" + "[0]" * 5_000,
         "1" * 5_000,
+        "x = 0x" + "f" * 3_600,
+        "import os\nx = 0o" + "1_1" * 2_500,
         "\tif x:\n y",
         "x = 1\n" * MAX_CHARACTERS,
     ],

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from motet.environments.coding.problems import CodingProblem, read_problem
+from motet.environments.coding.problems import CodingProblem, problem_in, read_problem
 from motet.errors import ConfigError
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"
@@ -188,3 +188,8 @@ def test_helper_functions_of_a_prompt_are_given():
     assert "def encode_cyclic(" in given["HumanEval/38"]
     assert "def is_palindrome(" in given["HumanEval/10"]
     assert "FIX" in given["HumanEval/64"]
+
+
+def test_a_persons_function_with_a_number_that_cannot_be_written_is_refused():
+    with pytest.raises(ConfigError, match="expected a Python function with a docstring"):
+        problem_in(f'def f(x=0x{"f" * 6_000}):\n    """Return x."""\n')
