@@ -224,6 +224,25 @@ def test_a_wait_that_is_longer_than_the_time_limit_is_a_refusal():
     )
 
 
+@pytest.mark.parametrize(
+    "said", ["Mon, 01 Jan 99999999999 00:00:00 GMT", f"Mon, 01 Jan 2026 00:00:00 +{'9' * 20}"]
+)
+def test_a_wait_that_is_no_date_is_passed_over(said):
+    answer, requests = ask(says(429, Retry_After=said), OK)
+    assert (answer, len(requests)) == ("Because.", 2)
+
+
+def test_a_question_that_no_json_can_hold_is_not_sent():
+    halves = (Message("user", "half \ud83d of an emoji"),)
+    with serving(OK) as server, pytest.raises(EndpointFault) as fault:
+        asyncio.run(endpoint(server.base_url).ask(halves))
+    assert (fault.value.cause, fault.value.said_no, server.requests) == ("refused", True, [])
+    assert "a text contains a lone surrogate, '\\ud83d', in" in str(fault.value)
+    refused, requests = ask(OK, parameters={"temperature": float("nan")})
+    assert (refused.cause, refused.said_no, requests) == ("refused", False, [])
+    assert "expected texts, finite numbers" in str(refused)
+
+
 def test_a_connection_that_breaks_in_the_middle_of_an_answer_is_asked_again():
     answer, requests = ask(drops, OK)
     assert (answer, len(requests)) == ("Because.", 2)

@@ -148,17 +148,39 @@ class JsonClient:
 
         Raises: EndpointFault.
         """
+        sent = self._written(request)
         async with self._line.turnstile:
             for tried in range(self.retries):
                 try:
-                    return read(await self._try(request))
+                    return read(await self._try(sent))
                 except _Passing as passing:
                     await self._sleep(self._wait(passing, tried))
             try:
-                return read(await self._try(request))
+                return read(await self._try(sent))
             except _Passing as last:
                 tries = f" ({self.retries + 1} tries)" if self.retries else ""
                 raise EndpointFault(last.cause, f"{last}{tries}") from last.__cause__
+
+    def _written(self, request: Mapping[str, Any]) -> bytes:
+        try:
+            return json.dumps(
+                request, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+            ).encode()
+        except UnicodeEncodeError as error:
+            text, place = error.object, error.start
+            around = text[max(0, place - 20) : place + 20]
+            raise EndpointFault(
+                "refused",
+                f"nothing was sent to {self.url}: a text contains a lone surrogate, "
+                f"{text[place]!r}, in {around!r}: repair the data",
+                said_no=True,
+            ) from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise EndpointFault(
+                "refused",
+                f"nothing was sent to {self.url}: the request is no JSON ({error}); expected "
+                "texts, finite numbers, lists and mappings: check its additional fields",
+            ) from error
 
     def _wait(self, passing: _Passing, tried: int) -> float:
         if passing.wait is None:
@@ -175,7 +197,7 @@ class JsonClient:
 
     # ------------------------------------------------------------ one try
 
-    async def _try(self, request: Mapping[str, Any]) -> bytes:
+    async def _try(self, request: bytes) -> bytes:
         import httpx2 as httpx
 
         try:
@@ -196,7 +218,7 @@ class JsonClient:
             raise self._refused(status, headers, body)
         return body
 
-    async def _post(self, request: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+    async def _post(self, request: bytes) -> tuple[int, Mapping[str, str], bytes]:
         """Send one request and return status, headers and body.
 
         A server may close a kept connection at any time, which shows only when the connection is
@@ -214,20 +236,20 @@ class JsonClient:
                     raise
 
     async def _exchange(
-        self, request: Mapping[str, Any], events: list[str]
+        self, request: bytes, events: list[str]
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send one request. The names of httpx trace events are appended to `events`."""
 
         async def note(event: str, _: Mapping[str, Any]) -> None:
             events.append(event)
 
-        headers = {"Accept-Encoding": "identity"} | (
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"} | (
             {"Authorization": f"Bearer {self._key}"} if self._key else {}
         )
         client = await anext(self._line.clients)
         client.cookies.clear()  # requests are independent of each other
         more: dict[str, Any] = {"headers": headers, "extensions": {"trace": note}}
-        async with client.stream("POST", self.url, json=request, **more) as response:
+        async with client.stream("POST", self.url, content=request, **more) as response:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
@@ -344,5 +366,5 @@ def _seconds(retry_after: str, now: float) -> float | None:
         return float(retry_after)
     try:
         return max(0.0, parsedate_to_datetime(retry_after).timestamp() - now)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
