@@ -176,6 +176,8 @@ async def _answers(desk: _Desk, asked: ChatRequest, request: "Request") -> Seque
         for index in range(asked.n or 1)
     ]
     together = asyncio.gather(*work)
+    # Nobody waits for it after the client left, and asyncio would log its cancellation.
+    together.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         return await unless_client_leaves(together, request)
     except Refusal:
