@@ -7,6 +7,7 @@ a file may be as large as the disk.
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +19,8 @@ ROWS = 8 << 30
 """Size limit in bytes of rows, records and metrics, which are loaded into memory."""
 WEIGHTS = 1 << 40
 """Size limit in bytes of one weight file, which is memory-mapped."""
+LINE = 256 << 20
+"""Size limit in bytes of one line of rows, records and metrics."""
 _PART = 1 << 20
 """Bytes that are read at once from a file that is longer than it reports."""
 
@@ -61,6 +64,24 @@ def read_up_to(file: BinaryIO, most: int) -> bytes:
         parts.append(part)
         missing -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def read_lines(path: Path, most: int) -> Iterator[bytes]:
+    """Yield the lines of a file with their ends. Only line feeds end a line.
+
+    A file may be large and have no line, such as a sparse one. It is not read whole.
+
+    Raises: as `open_regular`; ConfigError that names a line with more than `LINE` bytes.
+    """
+    with open_regular(path, most) as file:
+        number = 1
+        while line := file.readline(LINE + 1):
+            if len(line) > LINE:
+                raise ConfigError(
+                    f"{path}, line {number} is longer than {_sized(LINE)}; expected shorter lines"
+                )
+            yield line
+            number += 1
 
 
 def read_text(path: Path, most: int = CONFIG) -> str:

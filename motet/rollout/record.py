@@ -5,7 +5,6 @@ reports, and to compute credit again.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,14 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from motet.core import Episode
 from motet.core.row_values import check_depth, decoded, encoded, has_marks
 from motet.errors import ConfigError
-from motet.reading import ROWS, open_regular
+from motet.reading import ROWS, read_lines
 
 SCHEMA = 1
 """Increased if an older reader could misread a line."""
 MARKED = 1.1
 """The schema of a line whose task has values that JSON does not have (`core.row_values`)."""
-LONGEST = 256 << 20
-"""Size limit in bytes of the line of an episode."""
 _EPISODE = TypeAdapter(Episode)
 
 
@@ -61,7 +58,7 @@ def read_episodes(path: Path) -> Recorded:
     Raises: ConfigError with file and line if a line is broken or has a newer schema.
     """
     episodes: list[Episode] = []
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, ROWS), start=1):
         where = f"{path}, line {number}"
         if not line.endswith(b"\n") and not _is_json(line):
             return Recorded(tuple(episodes), torn=True)
@@ -71,20 +68,6 @@ def read_episodes(path: Path) -> Recorded:
             raise ConfigError(f"{where} is not UTF-8: {error}; expected one episode") from error
         episodes.append(episode_of(text, where))
     return Recorded(tuple(episodes), torn=False)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file. Raises: ConfigError if one is longer than `LONGEST`."""
-    with open_regular(path, ROWS) as file:
-        number = 1
-        while line := file.readline(LONGEST + 1):
-            if len(line) > LONGEST:
-                raise ConfigError(
-                    f"{path}, line {number} is longer than {LONGEST >> 20} MiB; expected one "
-                    "episode"
-                )
-            yield line
-            number += 1
 
 
 def episode_of(line: str, where: str) -> Episode:

@@ -227,7 +227,7 @@ def test_bytes_that_are_no_text_and_endless_lines_are_named(
     path.write_bytes(whole + b"[" * 100_000)
     assert read_episodes(path).torn
     os.truncate(path, 7 << 30)  # sparse: no byte of it is on the disk
-    with pytest.raises(ConfigError, match="line 3 is longer than 256 MiB; expected one episode"):
+    with pytest.raises(ConfigError, match="line 3 is longer than 256 MiB; expected shorter lines"):
         read_episodes(path)
 
 

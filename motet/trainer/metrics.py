@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from motet.errors import ConfigError, MotetError
-from motet.reading import ROWS, read_bytes
+from motet.reading import ROWS, read_lines
 from motet.trainer.run_folder import write_whole, writing
 from motet.trainer.trackers import Tracker
 
@@ -134,7 +134,7 @@ _MEND = "restore the file, or move it away to continue without it"
 def _whole_lines(path: Path) -> list[bytes]:
     """Split at line feeds only: names may contain other characters that end lines elsewhere."""
     try:
-        return [line + b"\n" for line in read_bytes(path, ROWS).split(b"\n")[:-1]]
+        return [line for line in read_lines(path, ROWS) if line.endswith(b"\n")]
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; {_MEND}") from error
 

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -123,6 +124,14 @@ def test_a_name_with_a_line_separator_is_one_line_again(tmp_path):
     assert read_metrics(tmp_path / "m.jsonl") == [{"step": 1, "learn/kl/a\u2028b\x85": 0.5}]
     with MetricsWriter(tmp_path / "m.jsonl", keep=1) as again:
         assert again.digest == metrics.digest
+
+
+def test_a_large_file_without_lines_is_refused_before_it_is_read_whole(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n')
+    os.truncate(path, 7 << 30)  # sparse: no byte of it is on the disk
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl, line 2 is longer than 256 MiB"):
+        read_metrics(path)
 
 
 def test_metrics_of_two_runs_are_the_same_bytes(tmp_path):

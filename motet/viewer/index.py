@@ -6,6 +6,7 @@ the game begins in its file. It can be deleted at any time: the next `update` bu
 Nothing is written into the run, and no database in the run is opened: the run may be a stranger's.
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -16,7 +17,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from time import monotonic, time
+from time import monotonic, sleep, time
+from typing import TextIO
 
 from motet.core import Episode, walk
 from motet.core.row_values import readable
@@ -34,6 +36,7 @@ SEARCHED = 200_000
 """The text search knows this many characters of what an agent wrote in a game."""
 EXCERPT = 160
 _SECONDS_PER_COMMIT = 0.5
+_PATIENCE_SECONDS, _WAIT_SECONDS = 30.0, 0.1
 _FILE = re.compile(r"(train|evaluate|pairs)-([0-9]{1,15})\.jsonl")
 _TABLES = """
 CREATE TABLE files (
@@ -81,8 +84,12 @@ class GameIndex:
         self._lock = Lock()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._run = run
-        self._path = cache_folder() / f"{_digest(run)}.sqlite"
+        self._name = f"{_digest(run)}.sqlite"
         self._there = 0
+        try:
+            self._path = cache_folder() / self._name
+        except RuntimeError:  # this user has no home
+            self._path = self._temporary()
 
     @property
     def path(self) -> Path:
@@ -125,20 +132,23 @@ class GameIndex:
     def update(self, progress: Callable[[int, int], None] = lambda done, total: None) -> bool:
         """Read what is new in the episode files. Return whether anything was.
 
-        `progress` gets the bytes that are read and those that are to be read.
+        `progress` gets the bytes that are read and those that are to be read. If another viewer
+        reads them, this waits for it. Raises: ConfigError if that one makes no progress.
         """
-        try:
-            return self._updated(progress)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise  # such as a full disk
-            with self._lock:  # damaged, such as after a power failure
-                self._path.unlink(missing_ok=True)
-            return self._updated(progress)
-
-    def _updated(self, progress: Callable[[int, int], None]) -> bool:
         with self._lock:
             self._ready()
+        with _alone(self._path):
+            try:
+                return self._updated(progress)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise  # such as a full disk
+                with self._lock:  # damaged, such as after a power failure
+                    self._path.unlink(missing_ok=True)
+                    self._ready()
+                return self._updated(progress)
+
+    def _updated(self, progress: Callable[[int, int], None]) -> bool:
         with closing(_connect(self._path)) as database:
             known = {row[1]: row for row in database.execute("SELECT * FROM files")}
             found = self._files()
@@ -216,28 +226,18 @@ class GameIndex:
 
     def _ready(self) -> None:
         """Create the file if it does not exist, is broken, or has other tables."""
-        if self._path.is_file():
-            try:
-                with closing(_connect(self._path)) as database:
-                    if database.execute("PRAGMA user_version").fetchone()[0] == VERSION:
-                        os.utime(self._path)
-                        return
-            except sqlite3.DatabaseError:
-                pass  # such as after a power failure
-            self._path.unlink()
         try:
             _own_folder(self._path.parent)
-            self._create()
+            if not _is_index(self._path):
+                _create(self._path)
         except (OSError, sqlite3.OperationalError):
             # There is no cache that this user can write.
-            self._scratch = tempfile.TemporaryDirectory(prefix="motet-view-")
-            self._path = Path(self._scratch.name) / self._path.name
-            self._create()
+            self._path = self._temporary()
+            _create(self._path)
 
-    def _create(self) -> None:
-        with closing(_connect(self._path)) as database:
-            database.executescript(_TABLES)
-            database.execute(f"PRAGMA user_version = {VERSION}")
+    def _temporary(self) -> Path:
+        self._scratch = tempfile.TemporaryDirectory(prefix="motet-view-")
+        return Path(self._scratch.name) / self._name
 
 
 # -------------------------------------------------------------------------------------- the cache
@@ -260,17 +260,90 @@ def _own_folder(folder: Path) -> None:
 
     Raises: PermissionError if another user could write there; OSError.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(f"{folder} can be written by other users")
-    for path in folder.glob("*.sqlite"):
+
+
+def _remove_unused(folder: Path) -> None:
+    for path in folder.iterdir():
         with suppress(FileNotFoundError):  # another viewer was faster
             if time() - path.stat().st_mtime > _KEPT_SECONDS:
                 path.unlink()
 
 
+@contextmanager
+def _alone(index: Path) -> Iterator[None]:
+    """Wait until no other process updates the index: both would add the same games.
+
+    Raises: ConfigError if the other one makes no progress.
+    """
+    with index.with_suffix(".lock").open("w") as lock:
+        begun, seen = monotonic(), -1
+        while not _locked(lock):
+            with suppress(FileNotFoundError):
+                now = index.stat().st_mtime_ns
+                begun, seen = (monotonic(), now) if now != seen else (begun, seen)
+            if monotonic() - begun > _PATIENCE_SECONDS:
+                raise ConfigError(
+                    f"another viewer has read the games of {index} for {_PATIENCE_SECONDS:.0f} "
+                    "seconds without progress; expected one that runs: end it"
+                )
+            sleep(_WAIT_SECONDS)
+        yield
+
+
+def _locked(lock: TextIO) -> bool:
+    """Lock a file until it is closed. Return whether that was possible."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
 # ------------------------------------------------------------------------------------------- SQLite
+
+
+def _is_index(path: Path) -> bool:
+    """Return whether a file is an index of this version, and note that it was used.
+
+    Raises: OSError, OperationalError.
+    """
+    if not path.is_file():
+        return False
+    try:
+        with closing(_connect(path)) as database:
+            if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                return False
+    except sqlite3.OperationalError:
+        raise  # it cannot be opened, or another process locks it
+    except sqlite3.DatabaseError:
+        return False  # such as after a power failure
+    os.utime(path)
+    return True
+
+
+def _create(path: Path) -> None:
+    """Write an empty index whole, so that no other viewer finds half of one. Raises: OSError,
+    OperationalError."""
+    _remove_unused(path.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
+    os.close(handle)
+    beside = Path(name)
+    try:
+        with closing(_connect(beside)) as database:
+            database.executescript(_TABLES)
+            database.execute(f"PRAGMA user_version = {VERSION}")
+        # SQLite would write the journal of a viewer that was killed into the new file.
+        path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

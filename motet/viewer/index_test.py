@@ -1,10 +1,13 @@
 import json
 import os
 import sqlite3
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from motet.errors import ConfigError
 from motet.viewer import index as module
 from motet.viewer.index import GameIndex, cache_folder
 from motet.viewer.queries import GameFilter, list_games
@@ -213,6 +216,97 @@ def test_without_a_cache_of_this_user_the_index_is_temporary(
         index.update()
         assert index.state().games == 16
         assert index.path.parent.name.startswith("motet-view-")
+
+
+def test_an_index_that_another_user_may_have_written_is_not_opened(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "open"
+    monkeypatch.setattr(module, "cache_folder", lambda: place)
+    first = GameIndex(run)
+    first.update()
+    with sqlite3.connect(first.path) as database:
+        database.execute("DELETE FROM games")
+    database.close()
+    place.chmod(0o777)
+    assert GameIndex(run).state().games == 0
+    second = GameIndex(run)
+    second.update()
+    assert second.state().games == 16
+    assert second.path.parent != place
+
+
+def test_a_cache_that_cannot_be_written_any_more_is_left(
+    run: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    GameIndex(run).update()
+
+    def refuse(path: Path) -> None:
+        if path.parent == own_cache:
+            raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(module.os, "utime", refuse)
+    index = GameIndex(run)
+    index.update()
+    assert index.state().games == 16
+    assert index.path.parent.name.startswith("motet-view-")
+
+
+def test_a_user_without_a_home_has_a_temporary_index(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(module, "cache_folder", refuse)
+    index = GameIndex(run)
+    index.update()
+    assert index.state().games == 16
+
+
+def test_two_viewers_add_every_game_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = GameIndex(run), GameIndex(run)
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.001)
+    add, waits, begun = module._add, threading.Event(), threading.Event()
+
+    def slow(database: sqlite3.Connection, *args: Any) -> None:
+        begun.set()
+        waits.wait(60)
+        add(database, *args)
+
+    def seen(seconds: float) -> None:
+        waits.set()
+
+    monkeypatch.setattr(module, "_add", slow)
+    monkeypatch.setattr(module, "sleep", seen)
+    other = threading.Thread(target=second.update)
+    other.start()
+    assert begun.wait(60)
+    first.update()  # it waits for the other one, which the first wait lets go on
+    other.join(60)
+    assert (first.state().games, second.state().games) == (16, 16)
+    assert len(_games(first)) == 16
+
+
+def test_a_viewer_that_hangs_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = GameIndex(run)
+    index.update()
+    write_games(run, "train", 7, [game("late", 7, ["x"], [1.0])])
+    monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "sleep", lambda seconds: None)
+    with module._alone(index.path), pytest.raises(ConfigError, match="without progress"):
+        index.update()
+
+
+def test_a_journal_that_a_killed_viewer_left_does_not_harm_a_new_index(run: Path) -> None:
+    index = GameIndex(run)
+    index.update()
+    journal = index.path.with_name(f"{index.path.name}-journal")
+    journal.write_bytes(b"left")
+    index.path.write_bytes(b"no database")
+    index.update()
+    assert not journal.exists()
+    assert index.state().games == 16
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from motet.reading import WEIGHTS, open_regular, read_up_to
+from motet.reading import LINE, WEIGHTS, open_regular, read_up_to
 
-LONGEST = 256 << 20
+LONGEST = LINE
 """Longest line in bytes. Longer ones are skipped and counted as broken."""
 _TAIL = 64
 """Number of bytes before the position that must still be the same, or the file was rewritten."""
