@@ -116,7 +116,7 @@ def test_models_and_policies_whose_names_meet_stay_apart(place, tmp_path):
 
 def test_a_merge_that_peft_cannot_do_is_refused_in_one_line(place, tmp_path):
     used = adapter(place / "base", tmp_path / "used", target_modules=["q_proj"], lora_bias=True)
-    with pytest.raises(motet.ConfigError, match=r"cannot be merged into .* without --merge"):
+    with pytest.raises(motet.ConfigError, match="an adapter that PEFT can merge: drop --merge"):
         merge(place / "base", used, tmp_path / "out", "float32")
 
 
@@ -141,3 +141,14 @@ def test_a_licence_that_is_a_link_out_of_the_model_is_not_copied(place, tmp_path
     (base / "LICENSE").symlink_to(tmp_path / "private")
     with pytest.raises(motet.ConfigError, match=r"LICENSE is a link to .*expected a file in the"):
         copy_model(base, tmp_path / "out")
+
+
+def test_a_link_to_nothing_and_a_part_of_the_run_are_refused_as_targets(place, tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "config.yaml").write_text("name: run\n")
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    with pytest.raises(motet.ConfigError, match="is a link to nothing"):
+        motet.export(run, tmp_path / "link")
+    with pytest.raises(motet.ConfigError, match="a part of the run"):
+        motet.export(run, run / "checkpoints" / "step-000009")

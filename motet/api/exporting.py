@@ -28,6 +28,9 @@ from motet.sandbox import temporary
 from motet.trainer.prepare import whole_folder
 from motet.trainer.run_folder import RunFolder, writing
 
+_PARTS = {"team", "best", "models", "checkpoints", "episodes", "evaluations", "tensorboard"}
+"""Folders that a run has."""
+
 
 @blocking
 def export(
@@ -110,6 +113,10 @@ def _refuse(folder: Path, home: Path, overwrite: bool) -> None:
     place, run = folder.resolve(), home.resolve()
     if place == run or place in run.parents:
         raise ConfigError(f"--into is {folder}, which holds the run; expected a new folder")
+    if run in place.parents and place.relative_to(run).parts[0] in _PARTS:
+        raise ConfigError(f"--into is {folder}, a part of the run; expected a new folder")
+    if folder.is_symlink() and not folder.exists():
+        raise ConfigError(f"{folder} is a link to nothing: remove it, or choose another folder")
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not folder.is_dir() or not is_exported(folder):

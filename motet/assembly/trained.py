@@ -9,12 +9,14 @@ from motet.assembly.critics import SharedModels
 from motet.assembly.models import policy_of
 from motet.config.schema import RunConfig
 from motet.config.targets import run_of_checkpoint
-from motet.errors import ConfigError
+from motet.errors import ConfigError, shortened
 from motet.models.shards import read_shards
 from motet.reading import read_json
 from motet.trainer.checkpoint import Checkpoint, read_checkpoint, step_of
 from motet.trainer.prepare import check_seal
 from motet.trainer.run_folder import RunFolder
+
+_MOST_STEPS = 10**12
 
 
 def trained_folders(
@@ -69,10 +71,19 @@ def steps_behind(target: Path) -> int | None:
     """Return the training steps behind the weights of a run folder or a checkpoint.
 
     A callback may have ended a run before its last step. None if no file says it.
+
+    Raises: ConfigError if a file says no number of steps.
     """
     if run_of_checkpoint(target) is not None:
         return step_of(target.resolve())
     for file, key in (("summary.json", "steps"), ("best.json", "step")):
         if (target / file).is_file():
-            return int(read_json(target / file)[key])
+            said = read_json(target / file)
+            steps = said.get(key) if isinstance(said, dict) else None
+            if type(steps) is not int or not 0 <= steps <= _MOST_STEPS:
+                raise ConfigError(
+                    f"{target / file}: {key}: got {shortened(repr(steps), 100)}, expected the "
+                    "number of steps that motet train writes there"
+                )
+            return steps
     return None

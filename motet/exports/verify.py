@@ -25,7 +25,7 @@ from motet.models.bounded_text import token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.devices import memory_of_device, resolve_device
 from motet.models.dtypes import DTYPES
-from motet.models.folder import allowed_contents
+from motet.models.folder import allowed_contents, library
 from motet.models.loading import embeddings_of, load_model, load_tokenizer
 from motet.models.model_config import config_of
 from motet.models.quantized import Quantize, stored_as
@@ -147,11 +147,12 @@ def _plain(
     own = folder / one.base if one.base is not None and (folder / one.base).is_dir() else base
     with allowed_contents(own, "weights") if one.adapter else _as_it_is(place) as source:
         dtype, device, _ = _how(own if one.adapter else place, options)
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
-        if one.adapter:
-            from peft import PeftModel
+        with library(f"the export of policy {one.name}", "a policy that these libraries saved"):
+            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+            if one.adapter:
+                from peft import PeftModel
 
-            model = PeftModel.from_pretrained(model, str(place))
+                model = PeftModel.from_pretrained(model, str(place))
         yield model.to(device).eval()
 
 

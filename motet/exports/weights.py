@@ -9,19 +9,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from peft import LoraConfig
+
 from motet.errors import ConfigError
-from motet.models.adapter_folder import FILE as ADAPTER_CONFIG
-from motet.models.adapter_folder import TENSORS
-from motet.models.folder import LINKED, SAID, inside, weight_files
-from motet.models.folder_json import CONFIG_FILE, GENERATION
+from motet.models import adapter_folder
+from motet.models.folder import LINKED, SAID, inside, library, weight_files
+from motet.models.folder_json import CONFIG_FILE, GENERATION, NAMES
 from motet.reading import WEIGHTS, read_json
 from motet.settings import Settings
 
 if TYPE_CHECKING:
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-_NAMES = ("_name_or_path", "name_or_path")
-"""Keys of JSON files in which libraries record where a model was loaded from."""
+_NAMES = NAMES | {"_name_or_path", "_attn_implementation", "_experts_implementation"}
+"""Keys of JSON files that name where a model was loaded from, or code that is not in the export."""
 TOKENIZER_FILES = tuple(name for name in (*SAID, *LINKED) if name not in (CONFIG_FILE, GENERATION))
 """Files that a tokenizer may have."""
 _LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*")
@@ -51,10 +52,14 @@ def copy_adapter(source: Path, into: Path, base: str) -> int:
     Raises: ConfigError if a file is missing; OSError.
     """
     into.mkdir(parents=True)
-    config: dict[str, Any] = read_json(inside(source, ADAPTER_CONFIG))
-    config |= {"base_model_name_or_path": base, "revision": None, "inference_mode": True}
-    _write(into / ADAPTER_CONFIG, config)
-    _place(inside(source, TENSORS, WEIGHTS), into / TENSORS)
+    config = adapter_folder.allowed_keys(source)
+    config.setdefault("r", LoraConfig.r)
+    kind = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "lora_dropout": 0.0}
+    _write(
+        into / adapter_folder.FILE,
+        {"base_model_name_or_path": base, "inference_mode": True, **kind, **config},
+    )
+    _place(adapter_folder.weights_of(source), into / adapter_folder.TENSORS)
     ranks: list[int] = [config["r"], *(config.get("rank_pattern") or {}).values()]
     return max(ranks)
 
@@ -81,16 +86,16 @@ def _copy_files(source: Path, into: Path, names: Iterable[str]) -> None:
         if not (source / name).is_file():
             continue
         if name.endswith(".json") and name in SAID:
-            _write(into / name, _without_places(read_json(inside(source, name))))
+            _write(into / name, _without_names(read_json(inside(source, name))))
         else:
             shutil.copyfile(inside(source, name, WEIGHTS), into / name)
 
 
-def _without_places(said: Any) -> Any:
-    """Drop the folders of this machine in which a library found the model."""
+def _without_names(said: Any) -> Any:
+    """Drop the folders of this machine in which a library found the model, and names of code."""
     if not isinstance(said, dict):
         return said
-    return {key: value for key, value in said.items() if key not in _NAMES}
+    return {key: _without_names(value) for key, value in said.items() if key not in _NAMES}
 
 
 def write_tokenizer(tokenizer: "PreTrainedTokenizerBase", into: Path) -> None:
@@ -103,7 +108,7 @@ def write_tokenizer(tokenizer: "PreTrainedTokenizerBase", into: Path) -> None:
     tokenizer.save_pretrained(into)
     for name in TOKENIZER_FILES:
         if name in SAID and (into / name).is_file():
-            _write(into / name, _without_places(read_json(into / name)))
+            _write(into / name, _without_names(read_json(into / name)))
 
 
 def _write(path: Path, value: Any) -> None:
@@ -129,6 +134,7 @@ def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
     """
     import torch
     from peft import PeftModel
+    from safetensors.torch import load_file
 
     from motet.models.dtypes import DTYPES
     from motet.models.folder import sampling_of
@@ -136,18 +142,15 @@ def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
     from motet.models.saving import save_model
 
     model: Any = load_model(base, torch.float32, torch.device("cpu"))
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Model (has|with) .*tie_word_embeddings")  # `_untie`
-            adapted = PeftModel.from_pretrained(model, str(adapter))
-            _untie(adapted)
-            merged = adapted.merge_and_unload(safe_merge=True)
-    except torch.OutOfMemoryError:
-        raise
-    except (ValueError, RuntimeError) as error:
-        raise ConfigError(
-            f"{adapter} cannot be merged into {base}: {error}; export it without --merge"
-        ) from error
+    config = adapter_folder.config_of(adapter, [name for name, _ in model.named_modules() if name])
+    saved = load_file(adapter_folder.weights_of(adapter))
+    adapter_folder.check_ranks(adapter, config, (one.shape for one in saved.values()))
+    what = f"adapter {str(adapter)!r}"
+    with warnings.catch_warnings(), library(what, "an adapter that PEFT can merge: drop --merge"):
+        warnings.filterwarnings("ignore", "Model (has|with) .*tie_word_embeddings")  # `_untie`
+        adapted = PeftModel.from_pretrained(model, str(adapter), config=config)
+        _untie(adapted)
+        merged = adapted.merge_and_unload(safe_merge=True)
     tokenizer = load_tokenizer(base)[0]
     save_model(merged.to(DTYPES[dtype]), tokenizer, sampling_of(base), into)
 

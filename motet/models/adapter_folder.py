@@ -8,7 +8,7 @@ patterns in a subprocess with limits, and read only the keys that LoRA needs.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,16 @@ def config_of(folder: str | Path, modules: Sequence[str]) -> LoraConfig:
 
     Raises: ConfigError.
     """
+    path, kept = Path(folder) / FILE, allowed_keys(folder)
+    for key in ("target_modules", "exclude_modules"):
+        if isinstance(kept.get(key), str) and kept[key] != "all-linear":
+            kept[key] = _matched(path, key, kept[key], modules)
+    with library(f"adapter {str(folder)!r}", "a LoRA adapter that PEFT saved"):
+        return LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **kept)
+
+
+def allowed_keys(folder: str | Path) -> dict[str, Any]:
+    """Return the keys of an adapter's config that LoRA needs. Raises: ConfigError."""
     path = Path(folder) / FILE
     if look_at(path) != "file":
         raise ConfigError(
@@ -79,11 +89,21 @@ def config_of(folder: str | Path, modules: Sequence[str]) -> LoraConfig:
         if not fits(value):
             raise ConfigError(f"{path}: {key}: got {_shown(value)}, expected {expected}")
         kept[key] = value
-    for key in ("target_modules", "exclude_modules"):
-        if isinstance(kept.get(key), str) and kept[key] != "all-linear":
-            kept[key] = _matched(path, key, kept[key], modules)
-    with library(f"adapter {str(folder)!r}", "a LoRA adapter that PEFT saved"):
-        return LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **kept)
+    return kept
+
+
+def check_ranks(folder: str | Path, config: LoraConfig, shapes: Iterable[Sequence[int]]) -> None:
+    """Check the config's rank against the shapes of the weights, before memory is allocated for it.
+
+    Raises: ConfigError if the rank is larger than that of every matrix in the file.
+    """
+    ranks = {min(shape) for shape in shapes if len(shape) == 2}
+    said = {config.r, *(config.rank_pattern or {}).values()}
+    if max(said) > max(ranks, default=0):
+        raise ConfigError(
+            f"adapter {str(folder)!r} has rank {max(said)} in its config, but its weights "
+            f"have at most rank {max(ranks, default=0)}; expected the config of these weights"
+        )
 
 
 def _matched(path: Path, key: str, pattern: str, modules: Sequence[str]) -> list[str]:

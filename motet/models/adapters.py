@@ -69,7 +69,7 @@ class Adapters:
         with library(f"adapter {str(folder)!r}", "a LoRA adapter that PEFT saved"):
             saved = load_file(weights)
         saved = self._without_base(folder, saved)
-        self._check_size(folder, config, saved)
+        adapter_folder.check_ranks(folder, config, (one.shape for one in saved.values()))
         config.base_model_name_or_path = _from_anywhere(self._model.name_or_path)
         self._inject(name, config, seed=0)
         inner = self._inner[name]
@@ -106,21 +106,6 @@ class Adapters:
                 )
             saved = {other: weight for other, weight in saved.items() if other != key}
         return dict(saved)
-
-    def _check_size(
-        self, folder: str | Path, config: LoraConfig, saved: Mapping[str, torch.Tensor]
-    ) -> None:
-        """Check the config's rank against the weights, before memory is allocated for it.
-
-        Raises: ConfigError if the rank is larger than that of every matrix in the file.
-        """
-        ranks = {min(matrix.shape) for matrix in saved.values() if matrix.ndim == 2}
-        said = {config.r, *(config.rank_pattern or {}).values()}
-        if max(said) > max(ranks, default=0):
-            raise ConfigError(
-                f"adapter {str(folder)!r} has rank {max(said)} in its config, but its weights "
-                f"have at most rank {max(ranks, default=0)}; expected the config of these weights"
-            )
 
     def _inject(self, name: str, config: LoraConfig, seed: int) -> None:
         if name in self._inner:

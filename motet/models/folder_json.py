@@ -21,17 +21,21 @@ MOST_EXPERTS = 10_000
 MOST_ADDED = 50_000
 """Most added tokens: each is searched in every string before it is tokenized."""
 MOST_NUMBER = 2**31
-CODE = {
+NAMES = {
     "auto_map", "attn_implementation", "experts_implementation", "custom_generate",
-    "custom_pipelines", "transformers_weights", "name_or_path", "tp_plan", "tp_size", "pp_plan",
-    "ep_plan", "fsdp_plan", "base_model_tp_plan", "base_model_pp_plan", "base_model_ep_plan",
-    "base_model_fsdp_plan", "distributed_config", "fusion_config", "kernel_config", "use_kernels",
+    "custom_pipelines", "transformers_weights", "name_or_path", "kernel_config", "use_kernels",
     "kernels", "gguf_file", "extra_files", "extra_config_files", "backbone", "use_timm_backbone",
-    "use_pretrained_backbone", "dtype", "torch_dtype", "num_labels", "id2label", "label2id",
-    "problem_type", "task_specific_params",
+    "use_pretrained_backbone",
 }  # fmt: skip
-"""Keys of config.json that we drop: they name code, kernels, files or other repositories, or the
-run sets them itself, or they belong to other tasks.
+"""Keys that name code, kernels, files or other repositories."""
+CODE = NAMES | {
+    "tp_plan", "tp_size", "pp_plan", "ep_plan", "fsdp_plan", "base_model_tp_plan",
+    "base_model_pp_plan", "base_model_ep_plan", "base_model_fsdp_plan", "distributed_config",
+    "fusion_config", "dtype", "torch_dtype", "num_labels", "id2label", "label2id", "problem_type",
+    "task_specific_params",
+}  # fmt: skip
+"""Keys of config.json that we drop: those of `NAMES`, those that the run sets itself, and those
+that belong to other tasks.
 """
 _TEXT, _YES, _NUMBER = (str,), (bool,), (int, float)
 TOKENIZER: Mapping[str, tuple[type, ...]] = {

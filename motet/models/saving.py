@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.models.folder_json import GENERATION
+from motet.models.folder_json import FILTERS, GENERATION, read_object
 from motet.reading import read_json
 
 
@@ -37,9 +37,12 @@ def write_ends(folder: str | Path, ids: Sequence[int]) -> None:
     """Write the tokens that end a completion, where `generate` and vLLM look for them.
 
     For an adapter the file has nothing else.
+
+    Raises: ConfigError if the file names no tokens.
     """
     place = Path(folder) / GENERATION
-    said = read_json(place) if place.is_file() else {}
+    said = read_object(place) if place.is_file() else {}
+    FILTERS[GENERATION](place, said)
     stored = said.get("eos_token_id")
     before = set(stored if isinstance(stored, list) else [stored]) - {None}
     if not before.issuperset(ids):
