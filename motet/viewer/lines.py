@@ -4,6 +4,7 @@ A position is remembered. So a file that grows is never read twice, and one line
 time.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 from motet.reading import LINE, WEIGHTS, open_regular, read_up_to
 
 LONGEST = LINE
-"""Longest line in bytes. Longer ones are skipped and counted as broken."""
+"""Longest line in bytes. With a longer one the rest of the file counts as one broken line: the file
+may be sparse and as large as a disk, and nobody should wait for its end."""
 _TAIL = 64
 """Number of bytes before the position that must still be the same, or the file was rewritten."""
 
@@ -64,7 +66,8 @@ def continued(path: Path, before: ReadPosition) -> ReadPosition:
 
 
 def lines_from(path: Path, offset: int) -> Iterator[Line]:
-    """Yield the whole lines from a position. A last line without its end is left for later.
+    """Yield the whole lines from a position. A last line without its end is left for later. The
+    rest of the file is skipped with a line that is longer than LONGEST.
 
     Raises: OSError, ConfigError.
     """
@@ -73,14 +76,12 @@ def lines_from(path: Path, offset: int) -> Iterator[Line]:
         while True:
             text = file.readline(LONGEST)
             length, whole = len(text), text.endswith(b"\n")
-            while text and not whole and length >= LONGEST:
-                rest = file.readline(LONGEST)
-                length, whole = length + len(rest), rest.endswith(b"\n")
-                if not rest:
-                    break
+            if not whole and length >= LONGEST:
+                yield Line(offset, os.fstat(file.fileno()).st_size - offset, None)
+                return
             if not whole:
                 return
-            yield Line(offset, length, text if length == len(text) else None)
+            yield Line(offset, length, text)
             offset += length
 
 

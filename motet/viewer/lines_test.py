@@ -1,4 +1,7 @@
+import os
 from pathlib import Path
+
+import pytest
 
 from motet.viewer import lines
 from motet.viewer.lines import ReadPosition, after, continued, is_unchanged, line_at, lines_from
@@ -35,13 +38,26 @@ def test_a_rewritten_file_is_read_from_its_beginning(tmp_path: Path) -> None:
     assert _read(path, position)[0] == [b"x\n"]
 
 
-def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch) -> None:
+def test_a_line_that_is_too_long_ends_the_file(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(lines, "LONGEST", 8)
     path = tmp_path / "e.jsonl"
     path.write_bytes(b"one\n" + b"x" * 100 + b"\ntwo\n" + b"y" * 20)
     found, position = _read(path, ReadPosition())
-    assert found == [b"one\n", None, b"two\n"]
-    assert position.offset == 4 + 101 + 4
+    assert found == [b"one\n", None]
+    assert position.offset == 4 + 101 + 4 + 20
+    assert _read(path, position) == ([], position)
+
+
+def test_a_sparse_file_as_large_as_a_disk_is_left_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "LONGEST", 1 << 20)
+    path = tmp_path / "e.jsonl"
+    path.write_bytes(b"one\n")
+    os.truncate(path, 1 << 39)
+    found, position = _read(path, ReadPosition())
+    assert found == [b"one\n", None]
+    assert position.offset == 1 << 39
 
 
 def test_a_line_is_found_again_by_its_place(tmp_path: Path) -> None:
