@@ -15,9 +15,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from motet.errors import CannotResume, ConfigError, Interrupted, MotetError
 from motet.timeouts import process_of_its_own
@@ -109,6 +110,7 @@ def ends_with_one_line(command: Callable[[], object]) -> None:
     """Run a command. Expected failures and errors of the machine print one line and set an exit
     code."""
     code = 1
+    write_any_text(sys.stdout)
     try:
         _with_one_line(command)
         code = 0
@@ -117,6 +119,15 @@ def ends_with_one_line(command: Callable[[], object]) -> None:
         raise
     finally:
         _end_in_time(code)
+
+
+def write_any_text(stream: TextIO | None) -> None:
+    """Write characters that the stream's encoding lacks, such as ü in ASCII, as escapes.
+
+    Texts of models have such characters. Python writes its standard error this way.
+    """
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
 
 
 @cache  # a program that calls several commands needs this thread only once

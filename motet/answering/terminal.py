@@ -56,7 +56,12 @@ def texts_of(lines: Iterator[str]) -> Iterator[str]:
 
 
 def typed_lines(prompt: str) -> Iterator[str]:
-    """Yield the lines of standard input until Ctrl-D or Ctrl-C. A terminal gets a prompt."""
+    """Yield the lines of standard input until Ctrl-D or Ctrl-C. A terminal gets a prompt.
+
+    Raises: ConfigError if there is no standard input.
+    """
+    if sys.stdin is None:
+        raise ConfigError("standard input is closed; expected texts, one a line")
     asks = prompt if sys.stdin.isatty() else ""
     if asks:
         print("Type a question. Ctrl-D ends the conversation.")

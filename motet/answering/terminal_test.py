@@ -1,7 +1,11 @@
 import asyncio
+import sys
+
+import pytest
 
 from motet.answering.team import AnswerSettings
-from motet.answering.terminal import converse, texts_of
+from motet.answering.terminal import converse, texts_of, typed_lines
+from motet.errors import ConfigError
 from tests.fixtures.asked_teams import Saying, saying_team
 
 
@@ -45,3 +49,9 @@ def test_lines_between_fences_are_one_text():
         "end",
     ]
     assert list(texts_of(iter(lines))) == ["one", "def f(x):\n\n    pass", "two", "end"]
+
+
+def test_a_closed_standard_input_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ConfigError, match="standard input is closed; expected texts"):
+        next(typed_lines("you> "))
