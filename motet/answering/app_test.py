@@ -20,6 +20,7 @@ from tests.fixtures.asked_teams import CONTEXT, Saying, saying_team
 
 QUESTION = [{"role": "user", "content": "12+39"}]
 KEY = "sk-secret-0123456789"
+NAMES = ("team", "team/a")
 
 
 class Talk:
@@ -363,3 +364,23 @@ def test_the_schema_names_the_routes_and_every_status():
         assert reference.split('"')[0] in parts
     assert missing.status_code == 404
     assert missing.json()["error"]["code"] == "unknown_url"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named", "said"),
+    [
+        ("stop", ["a"] * 5, "stop", "stop: List should have at most 4 items"),
+        ("stop", "", "stop", "stop: String should have at least 1 character"),
+        ("stop", ["a", None], "stop[1]", "stop[1]: Input should be a valid string"),
+        ("stop", 5, "stop", "stop: Input should be a string or a list of at most 4 strings"),
+        ("content", None, "messages[0].content", "should be a string or a list of parts"),
+        ("content", [{"type": "image_url"}], "messages[0].content[0].type", "should be 'text'"),
+    ],
+)
+def test_a_field_of_two_forms_is_named_with_what_is_wrong_in_its_own(field, value, named, said):
+    message = {"role": "user", "content": "hi"} | ({field: value} if field == "content" else {})
+    more = {} if field == "content" else {field: value}
+    with pytest.raises(Refusal) as refused:
+        read_request(json.dumps({"model": "team", "messages": [message], **more}).encode(), NAMES)
+    assert refused.value.field == named
+    assert said in str(refused.value)

@@ -8,11 +8,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from motet.answering.team import TEAM, AgentMessage, AnswerSettings, TeamAnswer, Unanswered
 from motet.core import Chat, Message
-from motet.serving.json_body import parsed
+from motet.serving.json_body import LIST, TEXT, parsed
 from motet.serving.refusals import Refusal, shortened
 from motet.settings import COLDEST, Settings, check_temperature
 
@@ -70,6 +70,18 @@ AskedTemperature = Annotated[
 ]
 
 
+def _text_or_list(value: Any) -> str | None:
+    return TEXT if isinstance(value, str) else LIST if isinstance(value, list) else None
+
+
+def _one_or_more(items: str) -> Discriminator:
+    return Discriminator(
+        _text_or_list,
+        custom_error_type="text_or_list",
+        custom_error_message=f"Input should be a string or a list of {items}",
+    )
+
+
 class TextContent(WireSettings):
     """A part of a message. Only text is read."""
 
@@ -81,7 +93,10 @@ class AskedMessage(WireSettings):
     """One message of a request."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextContent]
+    content: Annotated[
+        Annotated[str, Tag(TEXT)] | Annotated[list[TextContent], Tag(LIST)],
+        _one_or_more("parts"),
+    ]
     name: str | None = None
     # What clients send back of an answer.
     agent_messages: list[dict[str, Any]] | None = None
@@ -129,8 +144,11 @@ class ChatRequest(WireSettings):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     """The same request and seed give the same answer. Default: a random number."""
     stop: (
-        Annotated[str, Field(min_length=1)]
-        | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)]
+        Annotated[
+            Annotated[str, Field(min_length=1), Tag(TEXT)]
+            | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4), Tag(LIST)],
+            _one_or_more("at most 4 strings"),
+        ]
         | None
     ) = None
     """Strings that end a message of an agent."""

@@ -14,6 +14,8 @@ parser needs far more time and memory for many small values than for long string
 """
 _PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{\[,]', re.DOTALL)
 """Matches in linear time and constant memory, even if a string is cut off."""
+TEXT, LIST = "(text)", "(list)"
+"""Tags of the forms that one field may have. They are left out of the field's name."""
 JsonBody = TypeVar("JsonBody", bound=BaseModel)
 
 
@@ -32,7 +34,9 @@ def parsed(kind: type[JsonBody], body: bytes, wrong_form: int) -> JsonBody:
         if first["type"] == "json_invalid":
             raise Refusal(400, "no_json", f"the body is not JSON: {first['msg']}") from error
         where = "".join(
-            f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
+            f"[{part}]" if isinstance(part, int) else f".{part}"
+            for part in first["loc"]
+            if part not in (TEXT, LIST)
         ).lstrip(".")
         others = f" (and {more} more)" if more else ""
         raise Refusal(
