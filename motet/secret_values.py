@@ -130,15 +130,17 @@ def _hidden_in_pieces(pieces: list[str], secrets: Sequence[str]) -> list[str]:
 
 def _cut_out(pieces: Sequence[str], cuts: Sequence[tuple[int, int]]) -> list[str]:
     """Return the pieces without the characters of `cuts`, which are in order."""
-    found, begin = [], 0
+    found, begin, next_cut = [], 0, 0
     for piece in pieces:
         end, kept, at = begin + len(piece), "", begin
-        for first, last in cuts:
-            if last <= begin or first >= end:
-                continue
+        while next_cut < len(cuts) and cuts[next_cut][0] < end:
+            first, last = cuts[next_cut]
             kept += piece[at - begin : max(first, at) - begin]
             kept += HIDDEN if first >= begin else ""
             at = min(last, end)
+            if last > end:
+                break  # it goes on in the next piece
+            next_cut += 1
         found.append(kept + piece[at - begin :])
         begin = end
     return found

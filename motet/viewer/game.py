@@ -10,6 +10,8 @@ from motet.core import Completion, Episode, Fault, Outcome, Prompt, Round
 from motet.core.row_values import readable
 from motet.errors import ConfigError
 
+_LONGEST_CHARACTER = 16
+"""No character has more tokens than this."""
 Pieces = Callable[[Completion], list[str] | None]
 """Returns the text of each token, or None if the tokenizer is not there."""
 
@@ -104,10 +106,14 @@ def pieces_of(run: Path, config: Mapping[str, Any]) -> Pieces:
     """
 
     def pieces(one: Completion) -> list[str] | None:
-        file = _tokenizer_file(run, config, one.policy)
+        try:
+            file = _tokenizer_file(run, config, one.policy)
+        except OSError:  # a name that is too long for a file, or a folder of another user
+            return None
         if one.tokens is None or file is None:
             return None
-        return _split(_tokenizer(str(file), file.stat().st_mtime_ns), one.tokens)
+        most = 2 * len(one.text) + 10_000
+        return _split(_tokenizer(str(file), file.stat().st_mtime_ns), one.tokens, most)
 
     return pieces
 
@@ -161,22 +167,27 @@ def _tokenizer(file: str, changed_ns: int) -> Any:
         return None
 
 
-def _split(tokenizer: Any, tokens: Sequence[int]) -> list[str] | None:
-    """Return the text of each token.
+def _split(tokenizer: Any, tokens: Sequence[int], most: int) -> list[str] | None:
+    """Return the text of each token, or None if there are tokens that the tokenizer cannot have or
+    more than `most` characters: then it is not that of the text.
 
     A character of several tokens belongs to the last of them. So every token is decoded with those
     before it, since the last whole character.
     """
-    if tokenizer is None:
+    if tokenizer is None or not all(0 <= token < 1 << 32 for token in tokens):
         return None
     found: list[str] = []
-    begin, done = 0, 0
+    begin, done, length = 0, 0, 0
     for place in range(len(tokens)):
         before = tokenizer.decode(tokens[begin:done], skip_special_tokens=False)
         now = tokenizer.decode(tokens[begin : place + 1], skip_special_tokens=False)
-        if len(now) > len(before) and not now.endswith("\ufffd"):
+        whole = len(now) > len(before) and not now.endswith("\ufffd")
+        if whole or place + 1 - done >= _LONGEST_CHARACTER:
             found.append(now[len(before) :])
             begin, done = done, place + 1
         else:
             found.append("")
+        length += len(found[-1])
+        if length > most:
+            return None
     return found

@@ -4,7 +4,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from motet.core import Completion
-from motet.viewer.game import game_tree, pieces_of
+from motet.viewer.game import _split, game_tree, pieces_of
 from tests.fixtures.recorded_runs import FAULT, game
 
 CONFIG = {"policies": {"ann": {"model": "tiny"}}, "models": {"tiny": {"path": None}}}
@@ -76,3 +76,36 @@ def test_a_broken_tokenizer_gives_no_pieces(run: Path, content: str) -> None:
     one = _completion(run, "x")
     (run / "models/tiny/tokenizer.json").write_text(content)
     assert pieces_of(run, CONFIG)(one) is None
+
+
+class _Letters:
+    """A tokenizer whose tokens 0 to 9 are parts of a character, and 10 is a long text."""
+
+    asked = 0
+
+    def decode(self, tokens: list[int], skip_special_tokens: bool) -> str:
+        self.asked += len(tokens)
+        return "".join("x" * 1000 if token == 10 else "\ufffd" for token in tokens)
+
+
+def test_tokens_that_never_end_a_character_are_read_once() -> None:
+    tokenizer = _Letters()
+    pieces = _split(tokenizer, [1] * 3000, 10_000)
+    assert pieces is not None
+    assert len(pieces) == 3000
+    assert tokenizer.asked < 3000 * 50
+
+
+def test_tokens_of_another_tokenizer_have_no_pieces() -> None:
+    assert _split(_Letters(), [10] * 11, 10_000) is None
+    for token in (-1, 1 << 32, 10**30):
+        assert _split(_Letters(), [token], 10_000) is None
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "a\0b", "/dev/null/x"])
+def test_a_model_path_that_no_file_can_have_gives_no_pieces(tmp_path: Path, path: str) -> None:
+    config = {"policies": {"ann": {"model": "m"}}, "models": {"m": {"path": path}}}
+    one = Completion("ann", "x", "stop", 0, (1,), (-1.0,), 1.0)
+    assert pieces_of(tmp_path, config)(one) is None
+        pieces_of(tmp_path, config)(Completion("ann", "x", "stop", 0, (1,), (-1.0,), 1.0)) is None
+    )

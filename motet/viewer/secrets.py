@@ -11,7 +11,7 @@ _SECRET_NAME = re.compile(
     r"|(api|access|auth|private|secret)[_-]?(key|token)|token|key)$",
     re.IGNORECASE,
 )
-_PASSWORD_IN_URL = re.compile(r"(\w+://)[^/\s@]*@")
+_PASSWORD_IN_URL = re.compile(r"(://)[^/\s@]*@")  # no \w+ before it: that is quadratic
 
 
 def secrets_of_machine(config: Any) -> list[str]:

@@ -4,6 +4,7 @@ import pytest
 
 from motet.secret_values import HIDDEN, without_secrets
 from motet.viewer.secrets import secrets_of_machine, shown_config
+from tests.faults.hostile import within
 
 
 def test_secret_variables_and_those_that_the_config_names_are_found(
@@ -52,3 +53,15 @@ def test_a_config_shows_settings_and_no_secrets(key: str, value: object, shown: 
     for part in reversed(key.split(".")):
         nested = {part: nested}
     assert shown_config(nested) == {key: shown}
+
+
+def test_long_texts_and_many_secrets_take_no_longer_than_they_are() -> None:
+    with within(10.0):
+        assert shown_config({"threads": "x" * 200_000, "urls": ["a://" * 50_000]})
+        pieces = ["12345678", ":"] * 20_000
+        assert without_secrets(pieces, ["12345678"]) == [HIDDEN, ":"] * 20_000
+
+
+def test_a_secret_over_pieces_is_cut_out_of_each() -> None:
+    pieces = ["a1234", "", "56", "78b12345678", "c"]
+    assert without_secrets(pieces, ["12345678"]) == [f"a{HIDDEN}", "", "", f"b{HIDDEN}", "c"]
