@@ -107,5 +107,3 @@ def test_a_model_path_that_no_file_can_have_gives_no_pieces(tmp_path: Path, path
     config = {"policies": {"ann": {"model": "m"}}, "models": {"m": {"path": path}}}
     one = Completion("ann", "x", "stop", 0, (1,), (-1.0,), 1.0)
     assert pieces_of(tmp_path, config)(one) is None
-        pieces_of(tmp_path, config)(Completion("ann", "x", "stop", 0, (1,), (-1.0,), 1.0)) is None
-    )
