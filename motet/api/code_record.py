@@ -1,4 +1,5 @@
-"""code.json of a run: hashes of the user's own files that the run loaded.
+"""code.json of a run: hashes of the user's own files that the run loaded: code, chat templates,
+and adapters to start from. Base models are not hashed.
 
     {"loaded": [{"after_step": 0, "code": {KEY: {"reference": REFERENCE, "files": {FILE: HASH}}}}]}
 
@@ -7,13 +8,15 @@ To look at this file loads nothing.
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.objects import is_object
-from motet.plugins import code_behind
-from motet.reading import read_json
+from motet.plugins import code_behind, look_at
+from motet.reading import WEIGHTS, check_regular, read_json
+from motet.trainer.checkpoint import file_hash
 from motet.trainer.run_folder import RunFolder, write_json
 
 CodeOfKeys: TypeAlias = dict[str, dict[str, Any]]
@@ -21,14 +24,42 @@ CodeOfKeys: TypeAlias = dict[str, dict[str, Any]]
 
 
 def loaded_code(config: RunConfig) -> CodeOfKeys:
-    """Return what this process has loaded of the code that a config names."""
+    """Return what this process has loaded of the code that a config names, and its templates and
+    adapters as they are now."""
     found: CodeOfKeys = {}
+    for key, place, beside in _content(config):
+        hashes = {str(file): _hash(file) for file in beside if look_at(file) == "file"}
+        if hashes:
+            found[key] = {"reference": place, "files": hashes}
     for key, reference in _strings(config.model_dump(mode="json"), ""):
         files = code_behind(reference) if ":" in reference else {}
         if files:
             hashes = {str(path): files[path] for path in sorted(files)}
             found[key] = {"reference": reference, "files": hashes}
     return found
+
+
+def _content(config: RunConfig) -> Iterator[tuple[str, str, list[Path]]]:
+    """Yield the keys that name files other than code: key, value, and the files."""
+    for name, model in config.models.items():
+        if model.chat_template is not None:
+            yield (
+                f"models.{name}.chat_template",
+                model.chat_template,
+                [Path(model.chat_template)],
+            )
+    for name, policy in config.policies.items():
+        if policy.adapter is not None:
+            folder = Path(policy.adapter)
+            yield f"policies.{name}.adapter", policy.adapter, [folder / file for file in _ADAPTER]
+
+
+_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+
+
+def _hash(file: Path) -> str:
+    check_regular(file, WEIGHTS)
+    return file_hash(file)[:12]
 
 
 def _strings(value: Any, key: str) -> Iterator[tuple[str, str]]:
@@ -103,7 +134,8 @@ def changed_code(folder: RunFolder, config: RunConfig) -> list[str]:
                 f"{file} ({before.get(file, 'not there')} then, {after.get(file, 'not there')} now)"
                 for file in files
             )
-            lines.append(f"{key}: the code has changed since the run in {folder.path}: {changes}")
+            what = "code" if ":" in one["reference"] else "content"
+            lines.append(f"{key}: the {what} has changed since the run in {folder.path}: {changes}")
     return lines
 
 
