@@ -1,5 +1,6 @@
 """The viewer in a real browser: every view, the filters, the keys, hostile texts, an export."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
@@ -275,6 +276,9 @@ def test_evaluations_appear_when_they_are_kept(
     tmp_path: Path, look: Look, width: int, dark: bool
 ) -> None:
     run = make_run(tmp_path)
+    config = json.loads((run / "config.yaml").read_text())
+    config["rollout"] = {"samples": [2, 2]}  # controls need a second turn
+    (run / "config.yaml").write_text(json.dumps(config))
     own = Served(tmp_path)
     seen = look(width=width, dark=dark)
     seen.go(f"{own.address}/#/team?run=plain")
