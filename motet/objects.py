@@ -168,7 +168,7 @@ def file_behind(reference: str) -> Path | None:
         return None
     try:
         file = inspect.getsourcefile(inspect.unwrap(_origin(_kept[reference])))
-    except TypeError:  # rows, or an object of C
+    except (TypeError, OSError):  # rows, an object of C, or a class of a notebook
         return None
     path = None if file is None else Path(file).resolve()
     return path if path is not None and path.is_file() and is_own(path) else None

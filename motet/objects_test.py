@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
 from motet import objects
 from motet.errors import ConfigError
-from motet.objects import described, found, is_found, is_object, keep, keep_rows
+from motet.objects import described, file_behind, found, is_found, is_object, keep, keep_rows
 
 ROOT = Path(__file__).parent.parent
 
@@ -69,3 +70,10 @@ def test_what_a_main_script_defines_is_not_found_by_another_process():
     ).stdout.strip()
     assert said.startswith("object:__main__:own@")
     assert not is_found(said)
+
+
+def test_a_class_of_a_notebook_has_no_file_behind_it(monkeypatch):
+    notebook = types.ModuleType("__main__")  # it has no __file__
+    exec("class Own:\n    def score(self, task, texts):\n        return 1.0", vars(notebook))  # noqa: S102
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    assert file_behind(keep(notebook.Own())) is None
