@@ -103,6 +103,7 @@ def asked_bug(text: str) -> Bug:
 
     Nobody knows its solution, which is empty. Raises: ConfigError if there is no such function.
     """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     tree = parse_bounded(text)
     functions = [] if tree is None else [n for n in tree.body if isinstance(n, ast.FunctionDef)]
     function = functions[-1] if functions else None
@@ -111,7 +112,7 @@ def asked_bug(text: str) -> Bug:
             f"got {shortened(text)!r}; expected a Python function with a bug, and a docstring that "
             "says what it should do"
         )
-    lines = text.splitlines()
+    lines = text.split("\n")  # as Python counts them: U+2028 and the like end no line
     problem = problem_in("\n".join(lines[: function.body[0].end_lineno]))
     code = "\n".join(lines[function.lineno - 1 : function.end_lineno])
     return Bug(problem.id, problem, undocumented(code, function.name), "", "asked")

@@ -181,7 +181,7 @@ def _from_prompt(row: Mapping[str, Any]) -> CodingProblem:
     function = definition(tree, name) if tree is not None else None
     if tree is None or function is None:
         raise ValueError(f"its prompt does not define the function {name!r}, its entry_point")
-    lines = prompt.splitlines()
+    lines = prompt.split("\n")  # as Python counts them: U+2028 and the like end no line
     first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1
     prelude = "\n".join([*lines[:first], *lines[function.end_lineno :]]).strip("\n")
     given = row["canonical_solution"] if _is_given(row, "canonical_solution") else None
@@ -207,7 +207,7 @@ def _completed(prompt: str, first: int, solution: str, name: str) -> str:
 
     `solution` is either the whole function, or its body, which is then appended to the prompt.
     """
-    for program in (solution, "\n".join((prompt + solution).splitlines()[first:])):
+    for program in (solution, "\n".join((prompt + solution).split("\n")[first:])):
         tree = parse_bounded(program)
         if tree is not None and definition(tree, name) is not None:
             return program.strip("\n")

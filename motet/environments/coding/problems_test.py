@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from motet.environments.coding.bugs import asked_bug
 from motet.environments.coding.problems import CodingProblem, problem_in, read_problem
 from motet.errors import ConfigError
 
@@ -193,3 +194,17 @@ def test_helper_functions_of_a_prompt_are_given():
 def test_a_persons_function_with_a_number_that_cannot_be_written_is_refused():
     with pytest.raises(ConfigError, match="expected a Python function with a docstring"):
         problem_in(f'def f(x=0x{"f" * 6_000}):\n    """Return x."""\n')
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_a_separator_that_ends_no_line_of_python_does_not_shift_the_cut(separator):
+    plain = read_problem(HUMANEVAL)
+    odd = f"# halves{separator}of numbers\ndef half"
+    problem = read_problem({**HUMANEVAL, "prompt": HUMANEVAL["prompt"].replace("def half", odd)})
+    assert problem.prelude == plain.prelude.replace("def half", odd)
+    assert problem.solution == plain.solution
+
+
+def test_the_bug_of_a_person_is_cut_at_pythons_lines():
+    text = "A = 'x\u2028y'\r\ndef double(x):\r\n    'Twice x.'\r\n    return x\r\n"
+    assert asked_bug(text).program == "def double(x):\n    return x"
