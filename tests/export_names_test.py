@@ -69,6 +69,7 @@ def games(target):
     return recorded(motet.evaluate(target, samples=4, show="silent"))
 
 
+@pytest.mark.wide
 def test_an_adapter_that_others_made_reads_with_the_tokenizer_of_the_run(place, tmp_path):
     base = place / "base"
     bare = adapter(base, tmp_path / "bare", target_modules=["q_proj", "v_proj"])

@@ -18,6 +18,7 @@ from motet.models.backbone import Backbone
 from motet.models.chat_template import tokenizer_with
 from motet.settings import Lora
 from tests.fixtures.model_folders import make_model_folder
+from tests.fixtures.wide import widely
 
 TIED = "qwen3"
 TARGETS = (
@@ -59,7 +60,11 @@ def checked(out: Path, one: PolicyFolder, base: Path, source: Path, dtype: str =
 
 @pytest.mark.parametrize(
     ("targets", "dtype"),
-    [*((one, "float32") for one in TARGETS), (TARGETS[1], "bfloat16")],
+    [
+        (TARGETS[3], "float32"),
+        *(pytest.param(one, "float32", marks=pytest.mark.wide) for one in TARGETS[:3]),
+        pytest.param(TARGETS[1], "bfloat16", marks=pytest.mark.wide),
+    ],
 )
 def test_a_merged_policy_is_the_policy_also_where_the_embeddings_are_tied(
     tmp_path: Path, targets: list[str], dtype: str
@@ -82,7 +87,7 @@ def test_a_merged_policy_is_the_policy_also_where_the_embeddings_are_tied(
         assert plain.config.tie_word_embeddings == (not ends), "untied only where it must be"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", widely(["float32", "bfloat16"], keep=["float32"]))
 def test_a_merge_that_is_another_model_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
@@ -105,6 +110,7 @@ def scaled(file: Path) -> None:
     save_file({name: one * 1.01 for name, one in tensors.items()}, file)
 
 
+@pytest.mark.wide
 def test_a_copied_policy_is_compared_in_float32_whatever_its_dtype(tmp_path: Path) -> None:
     dtype = "bfloat16"
     base, adapter = trained(tmp_path, ["q_proj"])

@@ -21,6 +21,8 @@ from tests.reports.numbers_test import rows
 from tests.reports.small_teams import TWO, trained
 from tests.reports.tiny_models import plain_logprobs, plain_model, random_model
 
+pytestmark = pytest.mark.wide
+
 FAST = "optimizer.learning_rate=0.05"
 
 

@@ -37,6 +37,8 @@ from tests.reports.tiny_models import plain_logprobs
 from tests.small_runs import contents, weights
 from tests.small_runs import rows as metrics_of
 
+pytestmark = pytest.mark.wide
+
 EVERY = ("train.checkpoint_every=1", "train.keep_every=1")
 
 

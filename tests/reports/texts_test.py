@@ -30,6 +30,8 @@ from tests.reports.tiny_models import (
     tokenizer,
 )
 
+pytestmark = pytest.mark.wide
+
 
 def test_every_end_token_of_the_generation_config_ends_a_completion(tmp_path):
     """huggingface/trl#7039, huggingface/trl#1553: only the tokenizer's eos counts as an end,
