@@ -18,4 +18,4 @@ def test_characters_that_the_terminal_lacks_are_written_as_escapes(monkeypatch):
 def test_a_closed_standard_output_is_no_error(monkeypatch):
     monkeypatch.setattr(exit_codes, "_end_in_time", lambda code: None)
     monkeypatch.setattr(sys, "stdout", None)
-    ends_with_one_line(lambda: print("text"))
+    assert ends_with_one_line(lambda: print("text")) is None

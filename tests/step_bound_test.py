@@ -111,3 +111,18 @@ def test_agents_of_different_turns_do_not_share_a_bound():
     )
     _, team = asyncio.run(distance({"a": Moved({("a", 0): 0.0})}, probe))
     assert team == pytest.approx(0.14872, abs=1e-4)
+
+
+def test_pairs_of_earlier_steps_are_measured_from_the_present_weights(tmp_path):
+    """Older weights sampled their completions, from which no step at all would seem long."""
+    replayed = {"name": "madpo", "preference": {"replay": {"mode": "all_history"}}}
+    config = run_config(
+        optimizer={"learning_rate": 0.05, "schedule": "linear", "final_fraction": 0.0},
+        rollout={"samples": [4]},
+        algorithm=replayed,
+        train={"steps": 4, "tasks_per_step": 2, "max_step_kl": 1000.0},
+    )
+    motet.train(config, runs=tmp_path, show="silent")
+    *before, last = [row["learn/step_kl_asked"] for row in steps(tmp_path / "run")]
+    assert max(before) > 1e-4
+    assert last == pytest.approx(0.0, abs=1e-9), "the last step has a learning rate of 0"

@@ -126,8 +126,11 @@ def _spread(group: Sequence[TrainSample]) -> list[TrainSample]:
 
 
 def _sampled_by_learner(components: TrainComponents) -> bool:
-    """Whether the recorded log-probabilities are those of the whole distribution of the learner."""
-    return all(
+    """Whether the recorded log-probabilities are those of the whole distribution of the learner.
+
+    Pairs may hold completions of earlier steps, which older weights sampled.
+    """
+    return components.algorithm.preference is None and all(
         decode.top_p == 1.0 and decode.top_k == 0 for decode in components.team.decode.values()
     )
 
