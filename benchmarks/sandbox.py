@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from motet.sandbox import Call, Sandbox, Suite
+from codejudge import Call, Sandbox, Suite
 
 SOURCE = "def main(xs):\n    return sum(x * {k} for x in xs if x > 2)\n"
 ARGUMENTS = [list(range(n, n + 8)) for n in range(5)]

@@ -53,7 +53,13 @@ class Served:
     """`motet serve` in its own process."""
 
     def __init__(self, config: Path, port: int = 0) -> None:
-        command = [sys.executable, "-c", "from motet.cli import main; main()", "serve", str(config)]
+        command = [
+            sys.executable,
+            "-c",
+            "from motet.commands.main import main; main()",
+            "serve",
+            str(config),
+        ]
         self.process = subprocess.Popen(
             [*command, "--port", str(port)], stdout=subprocess.PIPE, text=True
         )

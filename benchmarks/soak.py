@@ -171,7 +171,7 @@ def _steps(metrics: Path) -> int:
 def soak(minutes: float, runs: Path) -> tuple[list[Sample], dict[str, Any]]:
     """Train for so many minutes. Returns the samples, and how the run ended."""
     shutil.rmtree(runs / "soak", ignore_errors=True)
-    motet = [sys.executable, "-c", "from motet.cli import main; main()"]
+    motet = [sys.executable, "-c", "from motet.commands.main import main; main()"]
     keys = ["name=soak", "train.steps=1000000", "evaluation.every=50", "evaluation.tasks=64"]
     keys += ["algorithm={kl_in: loss, kl_estimator: k3, kl_coefficient: 0.02}"]  # and a reference
     runs.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def soak(minutes: float, runs: Path) -> tuple[list[Sample], dict[str, Any]]:
             [
                 *motet,
                 "train",
-                str(ROOT / "configs" / "quickstart.yaml"),
+                "quickstart",
                 *keys,
                 "--runs",
                 str(runs.absolute()),

@@ -27,13 +27,13 @@ import torch
 from torch import nn
 from transformers.utils.logging import disable_progress_bar
 
+from motet.clients.reward_server import RewardServer, VerifierFault
 from motet.core import Chat, Message
 from motet.models.tiny import make_tiny
-from motet.reward_server import RewardServer, VerifierFault
 from motet.settings import TinyModel
-from motet.verifier.limits import ScoringLimits
-from motet.verifier.model import Verifier
-from motet.verifier.scorer import judged, read
+from motet_verifier.limits import ScoringLimits
+from motet_verifier.model import Verifier
+from motet_verifier.scorer import judged, read
 
 CLIENTS, REQUESTS, ALONE, WARM = 64, 20_000, 1_000, 100
 SHAPE = TinyModel(
@@ -88,7 +88,7 @@ class Served:
         command = [
             sys.executable,
             "-c",
-            "from motet.cli import main; main()",
+            "from motet.commands.main import main; main()",
             "verifier",
             "serve",
             str(folder),

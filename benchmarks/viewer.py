@@ -17,10 +17,10 @@ from typing import Any
 
 from motet.core import Completion, Episode, Outcome, Round, Task
 from motet.rollout.record import write_episode
-from motet.viewer.pages import Pages
-from motet.viewer.queries import GameFilter
-from motet.viewer.server import serve_viewer
-from motet.viewer.shelf import find_runs
+from motet_view.pages import Pages
+from motet_view.queries import GameFilter
+from motet_view.server import serve_viewer
+from motet_view.shelf import find_runs
 
 PER_STEP = 100
 SAMPLES = 8

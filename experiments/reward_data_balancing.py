@@ -2,7 +2,7 @@
 
 import sys
 
-from motet.cli import main
+from motet.commands.main import main
 
 if __name__ == "__main__":
     sys.argv[1:1] = ["verifier", "balance"]

@@ -3,7 +3,7 @@
 `--config_file FILE` may name the first argument.
 """
 
-from motet.experiments.verifier_command import main
+from motet_published.verifier_command import main
 
 if __name__ == "__main__":
     main("sample")

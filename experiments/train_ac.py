@@ -1,6 +1,6 @@
 """Train one agent with a critic, as in the published experiments: see README.md in this folder."""
 
-from motet.experiments.command import main
+from motet_published.command import main
 
 if __name__ == "__main__":
     main("ac")

@@ -1,6 +1,6 @@
 """Train agents that debate, as in MAPoRL's experiments: see README.md in this folder."""
 
-from motet.experiments.command import main
+from motet_published.command import main
 
 if __name__ == "__main__":
     main("maporl")

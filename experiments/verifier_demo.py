@@ -21,12 +21,11 @@ from pathlib import Path
 from time import monotonic
 
 import motet
-from motet.api.answers import balance_answers, sample_answers
-from motet.api.verifying import train_verifier
-from motet.console import out, titled
-from motet.exit_codes import ends_with_one_line
+from motet.commands.console import out, titled
+from motet.commands.exit_codes import ends_with_one_line
+from motet_verifier.api import train_verifier
+from motet_verifier.api_answers import balance_answers, sample_answers
 
-CONFIGS = Path(__file__).parent.parent / "configs"
 TASKS = 9000
 """Number of questions that are answered."""
 STEPS = 60
@@ -37,16 +36,16 @@ def main(runs: Path = Path("runs")) -> None:
     begun = monotonic()
     folder = runs / "verifier-demo"
     shutil.rmtree(folder, ignore_errors=True)
-    debate, tiny = CONFIGS / "debate_verifier.yaml", CONFIGS / "verifiers" / "tiny.yaml"
+    debate, tiny = "debate_verifier", "verifiers/tiny"
     say("1  agents that each know one operation")
-    warm = motet.warmup(CONFIGS / "debate_magrpo.yaml", into=folder / "warm")
+    warm = motet.warmup("debate_magrpo", into=folder / "warm")
     team = [
         "warmup=null",
         *(f"models.{name}={{path: {place}, embedded: null}}" for name, place in warm.items()),
     ]
     exact = [*team, "environment.score=exact", "verifier=null", "rollout.samples=[1]"]
     able = motet.warmup(
-        CONFIGS / "debate_magrpo.yaml",
+        "debate_magrpo",
         [
             "models.tiny_b=null",
             "policies.b.model=tiny_a",

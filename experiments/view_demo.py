@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, nargs="+", default=[QUICKSTART])
     given = parser.parse_args()
     if QUICKSTART in given.runs and not (QUICKSTART / "summary.json").is_file():
-        train = [sys.executable, "-m", "motet", "train", "configs/quickstart.yaml", "--overwrite"]
+        train = [sys.executable, "-m", "motet", "train", "quickstart", "--overwrite"]
         subprocess.run(train, check=True, cwd=ROOT)
     given.into.mkdir(exist_ok=True, parents=True)
     command = [sys.executable, "-m", "motet", "view", *map(str, given.runs), "--port", "0"]

@@ -9,7 +9,8 @@ import motet
 from motet.config.parts import ModelConfig
 from motet.config.verifier import VerifierTraining
 from motet.models import backbone
-from motet.verifier.model import Verifier
+from motet_verifier import api
+from motet_verifier.model import Verifier
 from tests.fixtures.wide import widely
 from tests.small_runs import run_config, steps
 
@@ -59,7 +60,7 @@ def test_a_verifier_is_trained_with_the_attention_of_its_model(model_folder, ask
     settings = VerifierTraining(
         model=ModelConfig(path=str(model_folder("llama")), device="cpu", attention="eager")
     )
-    found = motet.api.verifying._fresh(settings, [], None)
+    found = api._fresh(settings, [], None)
     assert isinstance(found, Verifier)
     assert asked == ["eager"]
     assert found.critic.backbone.model.config._attn_implementation == "eager"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import motet
-from motet import console
-from motet.cli import main
+from motet.commands import console
+from motet.commands.main import main
 from tests.small_runs import GAMES, LORA, run_config, summary
 
 pytestmark = pytest.mark.filterwarnings(

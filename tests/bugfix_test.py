@@ -5,12 +5,13 @@ import json
 import pytest
 
 import motet
-from motet.environments.coding.bugs_test import GIVEN, ROW
+from motet.config.named import config_path
 from motet.errors import ConfigError
-from tests.small_runs import ROOT, run_config, summary
+from motet_tasks.coding.bugs_test import GIVEN, ROW
+from tests.small_runs import run_config, summary
 
-CONFIG = ROOT / "configs" / "bugfix.yaml"
-TINY = ROOT / "configs" / "bugfix_tiny.yaml"
+CONFIG = config_path("bugfix")
+TINY = config_path("bugfix_tiny")
 MODEL = {
     "hidden_size": 16,
     "layers": 1,

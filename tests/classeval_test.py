@@ -16,15 +16,16 @@ from pathlib import Path
 import pytest
 
 import motet
+from codejudge import Limits, Sandbox
+from motet.config.named import config_path
 from motet.core import Reply
-from motet.environments.coding.completion import CodeCompletion
-from motet.sandbox import Limits, Sandbox
+from motet_tasks.coding.completion import CodeCompletion
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data" / "classeval" / "test.jsonl"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there")
 LIMITS = Limits(cpu_seconds=20, wall_seconds=90)
-"""Twice and three times those of configs/classeval.yaml, because the test machines are busy."""
+"""Twice and three times those of classeval.yaml, because the test machines are busy."""
 PLAIN = """
 import random, sys, unittest
 
@@ -107,7 +108,7 @@ def test_a_sample_of_classes_has_the_verdict_of_a_plain_python(environment, tmp_
     assert {name for name, passes in plain.items() if not passes} <= listed()
     (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, sample)), encoding="utf-8")
     found = motet.evaluate(
-        ROOT / "configs" / "classeval.yaml",
+        config_path("classeval"),
         [f"data.eval.path={tmp_path / 'test.jsonl'}"],
         team="reference",
     )

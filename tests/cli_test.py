@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from motet import load_run
-from motet.cli import main
+from motet.commands.main import main
 from motet.config.load import load_config
+from motet.config.named import config_path
 from tests.fork_server import ForkedProcess
 
 REPOSITORY = Path(__file__).parent.parent
@@ -263,7 +264,7 @@ def refused(motet, place, line, complaint):
         ("train quoted.yaml", "quoted.yaml:12: train.steps: got '2', expected a whole number"),
         (
             "train absent.yaml",
-            "absent.yaml does not exist; expected a config file or a run folder",
+            "absent.yaml does not exist; expected a config file, the name of a config",
         ),
         ("train list.yaml", 'list.yaml: got ["a"], expected keys and values'),
         ("train half.yaml", "half.yaml:2: not YAML"),
@@ -323,7 +324,7 @@ def refused(motet, place, line, complaint):
         ("evaluate runs/begun", "runs/begun has no trained team"),
         (
             "evaluate runs/absent",
-            "runs/absent does not exist; expected a config file or a run folder",
+            "runs/absent does not exist; expected a config file, the name of a config",
         ),
         (
             "evaluate run.yaml --team reference",
@@ -396,7 +397,7 @@ def test_numbers_are_read_as_what_they_are(motet):
 def stopped(folder, line, *at):
     """Run the command. Send SIGINT each time the next of `at` appears in a line of its stderr."""
     process = ForkedProcess(
-        [sys.executable, "-c", "from motet.cli import main; main()", *shlex.split(line)],
+        [sys.executable, "-c", "from motet.commands.main import main; main()", *shlex.split(line)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
@@ -599,7 +600,7 @@ def test_an_evaluation_as_a_table_has_the_same_figures(motet):
 
 @pytest.mark.parametrize("name", ["quickstart", "relay"])
 def test_the_reference_team_succeeds_everywhere(motet, name):
-    config = REPOSITORY / "configs" / f"{name}.yaml"
+    config = config_path(name)
     code, out, _ = motet(
         f"evaluate {config} evaluation.tasks=20 sandbox.workers=1 --team reference --json"
     )

@@ -1,4 +1,4 @@
-"""The presets in configs/cluster: what they extend to, and that a plan of them fits."""
+"""The presets of clusters: what they extend to, and that a plan of them fits."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,11 @@ import pytest
 import yaml
 
 from motet import api
+from motet.config.named import named_configs
 from tests.small_runs import ROOT
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-PRESETS = sorted((ROOT / "configs" / "cluster").glob("*.yaml"))
+PRESETS = [path for name, path in named_configs().items() if name.startswith("cluster/")]
 LORA = {"model": "base", "train": "lora"}
 FULL = {"model": "base"}
 SIZES = {  # preset -> policies, parameters, GPUs
@@ -55,7 +56,7 @@ def test_the_examples_of_the_page_are_yaml() -> None:
     extended, job = (
         yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.S | re.M)
     )
-    assert (ROOT / extended["extends"]).is_file()
+    assert extended["extends"] in named_configs()
     (worker,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     (container,) = worker["template"]["spec"]["containers"]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}

@@ -7,7 +7,8 @@ import pytest
 
 import motet
 from motet.api import read_config
-from tests.small_runs import ROOT, run_config
+from motet.config.named import config_path
+from tests.small_runs import run_config
 
 HUMANEVAL = {
     "task_id": "HumanEval/900",
@@ -55,9 +56,7 @@ def written(folder, row, count=40):
 def test_the_reference_team_plays_the_whole_of_a_local_copy(tmp_path, no_hub, name, row):
     path = written(tmp_path, row)
     overrides = [f"data.eval.path={path}", "sandbox.workers=1"]
-    figures = motet.evaluate(
-        ROOT / "configs" / f"{name}.yaml", overrides, team="reference", show="silent"
-    )
+    figures = motet.evaluate(config_path(name), overrides, team="reference", show="silent")
     assert (figures["episodes"], figures["success"], figures["faults"], figures["tokens"]) == (
         40,
         1.0,
@@ -72,9 +71,7 @@ def test_a_split_beside_the_path_cuts_it(tmp_path, no_hub):
         f"data.eval.path={written(tmp_path, HUMANEVAL)}",
         "sandbox.workers=1",
     ]
-    figures = motet.evaluate(
-        ROOT / "configs" / "humaneval.yaml", overrides, team="reference", show="silent"
-    )
+    figures = motet.evaluate(config_path("humaneval"), overrides, team="reference", show="silent")
     assert figures["episodes"] == 3
 
 
@@ -85,7 +82,7 @@ def test_rows_without_solutions_are_one_clear_line(tmp_path, no_hub):
         match="none of 40 tasks: problem HumanEval/900-0 has no solution in its data",
     ):
         motet.evaluate(
-            ROOT / "configs" / "coophumaneval.yaml",
+            config_path("coophumaneval"),
             [f"data.eval.path={written(tmp_path, row)}", "sandbox.workers=1"],
             team="reference",
             show="silent",
@@ -94,7 +91,7 @@ def test_rows_without_solutions_are_one_clear_line(tmp_path, no_hub):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_config_is_short_and_its_splits_do_not_meet(name):
-    path = ROOT / "configs" / f"{name}.yaml"
+    path = config_path(name)
     config = read_config(path)
     assert len(path.read_text().splitlines()) <= 40
     assert config.name == name

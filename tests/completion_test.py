@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from motet.config.named import config_path
+
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="bash is missing")
 ASK = """
@@ -28,7 +30,7 @@ def complete(tmp_path):
     script.chmod(0o755)
     (tmp_path / "configs").mkdir()
     for name in ("quickstart", "relay"):
-        shutil.copy(ROOT / "configs" / f"{name}.yaml", tmp_path / "configs")
+        shutil.copy(config_path(name), tmp_path / "configs")
     for name in ("one", "other"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "config.yaml").touch()
@@ -55,6 +57,7 @@ def complete(tmp_path):
         ("motet e", ["episodes", "evaluate", "export"]),
         ("motet train con", ["configs/quickstart.yaml", "configs/relay.yaml"]),
         ("motet check configs/re", ["configs/relay.yaml"]),
+        ("motet train relay_t", ["relay_tree"]),
         ("motet evaluate runs/", ["runs/one", "runs/other"]),
         ("motet compare runs/one runs/ot", ["runs/other"]),
         ("motet train --over", ["--overwrite"]),

@@ -10,7 +10,7 @@ import pytest
 import motet
 from motet.api import partial
 from motet.trainer.plot import learning_curve
-from motet.viewer import index
+from motet_view import index
 from tests.fixtures.model_folders import Architecture, make_model_folder
 from tests.fixtures.verifiers import make_verifier_folder
 from tests.verifier_serving import Served, serving

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import motet
-from motet import api
+import motet_verifier
 from motet.config.verifier import VerifierTraining
 from motet.core import Message
-from motet.serving.http_server import HttpServer
-from motet.verifier.answers import LabelledAnswer, write_answers
-from motet.verifier.model import Verifier
+from motet_serve.http.http_server import HttpServer
+from motet_verifier.answers import LabelledAnswer, write_answers
+from motet_verifier.model import Verifier
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import run_config
 
@@ -51,11 +51,11 @@ def test_training_a_verifier_and_serving_it_say_so(
         for n in range(8)
     ]
     write_answers(tmp_path / "answers.jsonl", answers)
-    api.train_verifier(settings, tmp_path / "answers.jsonl", tmp_path / "trained")
+    motet_verifier.train_verifier(settings, tmp_path / "answers.jsonl", tmp_path / "trained")
     assert capsys.readouterr().err.count(SAID) == 1
     Verifier.new(model, lora=None, seed=0, device="cpu").save(tmp_path / "verifier")
     monkeypatch.setattr(HttpServer, "run", lambda *_, **__: None)
     for folder in (tmp_path / "trained", tmp_path / "verifier"):
         lines: list[str] = []
-        api.serve_verifier(folder, port=0, device="cpu", say=lines.append)
+        motet_verifier.serve_verifier(folder, port=0, device="cpu", say=lines.append)
         assert [SAID in line for line in lines] == [True, False]

@@ -13,10 +13,11 @@ from motet.assembly import bases
 from motet.assembly.components import components_of, step_config_of
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
+from motet.config.named import config_path
 from motet.core import CreditState
 from motet.trainer.loop import one_step
 from tests.fixtures.wide import widely
-from tests.small_runs import LORA, ROOT, TINY, run_config, steps
+from tests.small_runs import LORA, TINY, run_config, steps
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
@@ -157,7 +158,7 @@ def test_incentives_are_refused_where_nobody_answers_twice():
         motet.ConfigError, match=r"need at least two turns, but rollout\.samples \[1\] has one"
     ):
         motet.dry_run(
-            ROOT / "configs" / "debate.yaml",
+            config_path("debate"),
             ["rollout.samples=[1]", "algorithm.incentives={alpha1: 1}"],
         )
 
@@ -171,9 +172,7 @@ def test_incentives_are_refused_where_nobody_answers_twice():
     ],
 )
 def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
-    cost = motet.dry_run(
-        ROOT / "configs" / "debate.yaml", [f"schedule={schedule}", "train.steps=50"]
-    )
+    cost = motet.dry_run(config_path("debate"), [f"schedule={schedule}", "train.steps=50"])
     assert cost.warnings == [
         f"the schedule does not train {policy_turns} in 50 steps: shorten its block or warmup"
         for policy_turns in idle
@@ -182,7 +181,7 @@ def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
 
 def test_a_schedule_of_many_steps_is_read_at_once():
     far = ["schedule={kind: turns, warmup: 1000000000}", "train.steps=1000000000"]
-    (warning,) = motet.dry_run(ROOT / "configs" / "debate.yaml", far).warnings
+    (warning,) = motet.dry_run(config_path("debate"), far).warnings
     assert "does not train a at turn 2, b at turn 2 in 1000000000 steps" in warning
 
 
@@ -190,7 +189,7 @@ def test_a_schedule_of_many_steps_is_read_at_once():
     "name", widely(["relay_iac", "relay_maac", "relay_ippo", "relay_mappo"], keep=["relay_mappo"])
 )
 def test_the_relays_configs_take_two_steps(name):
-    assert motet.check(ROOT / "configs" / f"{name}.yaml", ["train.tasks_per_step=4"])["steps"] == 2
+    assert motet.check(config_path(name), ["train.tasks_per_step=4"])["steps"] == 2
 
 
 # ----------------------------------------------------------------------------------- what a step is

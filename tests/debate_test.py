@@ -8,6 +8,7 @@ import pytest
 
 import motet
 from motet.api import check, read_config
+from motet.config.named import config_path
 from motet.errors import ConfigError
 from tests.fixtures.http_servers import running
 from tests.fixtures.wide import widely
@@ -56,7 +57,7 @@ def overridden(folder, row):
 
 @pytest.mark.parametrize("name", widely(CONFIGS, keep=["gsm8k_verifier"]))
 def test_a_config_goes_through_and_asks_no_server(tmp_path, name):
-    checked = check(ROOT / "configs" / f"{name}.yaml", overridden(tmp_path, CONFIGS[name]))
+    checked = check(config_path(name), overridden(tmp_path, CONFIGS[name]))
     assert checked["steps"] == 2
     assert checked["heldout"]["after"]["faults"] == 0
     assert ("verifier" in checked["stand_ins"]) == (name == "gsm8k_verifier")
@@ -68,11 +69,9 @@ def test_the_reference_team_is_right_at_every_turn(tmp_path, name, row):
         ["verifier.base_url=null", "verifier.constant=1.0"] if name == "gsm8k_verifier" else []
     )
     overrides = [*overridden(tmp_path, row), *constant]
-    figures = motet.evaluate(
-        ROOT / "configs" / f"{name}.yaml", overrides, team="reference", show="silent"
-    )
+    figures = motet.evaluate(config_path(name), overrides, team="reference", show="silent")
     assert (figures["episodes"], figures["success"], figures["faults"]) == (4, 1.0, 0)
-    assert figures["reward"] == len(read_config(ROOT / "configs" / f"{name}.yaml").rollout.samples)
+    assert figures["reward"] == len(read_config(config_path(name)).rollout.samples)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +82,7 @@ def test_the_reference_team_is_right_on_all_published_rows(name, file, count):
     if not (DATA / file).exists():
         pytest.skip(f"needs a copy of the data, shared/data/{file} beside the repository")
     path = f"data.eval.path={DATA / file}"
-    figures = motet.evaluate(
-        ROOT / "configs" / f"{name}.yaml", [path], team="reference", show="silent"
-    )
+    figures = motet.evaluate(config_path(name), [path], team="reference", show="silent")
     assert (figures["episodes"], figures["success"], figures["faults"]) == (count, 1.0, 0)
 
 
@@ -100,7 +97,7 @@ def test_rows_whose_program_gives_no_number_are_counted(tmp_path):
         )
     overrides = [f"data.eval.path={path}", "sandbox.workers=1"]
     figures = motet.evaluate(
-        ROOT / "configs" / "tinygsm_debate.yaml", overrides, team="reference", show="silent"
+        config_path("tinygsm_debate"), overrides, team="reference", show="silent"
     )
     assert (figures["episodes"], figures["rows_passed_over"], figures["success"]) == (4, 1, 1.0)
 
@@ -111,9 +108,7 @@ def test_a_row_of_another_kind_is_named(tmp_path):
         ConfigError,
         match=r"data\.eval, row 1: a row for debate, dataset gsm8k, has no field 'question'",
     ):
-        motet.evaluate(
-            ROOT / "configs" / "gsm8k_debate.yaml", overrides, team="reference", show="silent"
-        )
+        motet.evaluate(config_path("gsm8k_debate"), overrides, team="reference", show="silent")
 
 
 # --------------------------------------------------------------------------------------- a verifier
@@ -192,7 +187,7 @@ def test_a_service_that_the_environment_never_asks_is_refused(section):
     with pytest.raises(
         ConfigError, match=rf"{name} is set, but environment quickstart does not use it: drop it"
     ):
-        motet.dry_run(ROOT / "configs" / "quickstart.yaml", [section])
+        motet.dry_run(config_path("quickstart"), [section])
 
 
 def test_a_verifier_that_cannot_be_asked_is_refused_before_any_work(tmp_path):

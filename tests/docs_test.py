@@ -56,7 +56,9 @@ def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_
 
 def run(command: str, folder: Path) -> str:
     """Run a command with this interpreter in place of `python` and of the `motet` command."""
-    python = re.sub(r"^motet ", 'python -c "from motet.cli import main; main()" ', command)
+    python = re.sub(
+        r"^motet ", 'python -c "from motet.commands.main import main; main()" ', command
+    )
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}:{folder}",

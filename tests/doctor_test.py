@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from motet import api
-from motet.cli import app
+from motet.commands.main import app
 from motet.doctor.findings import Finding
 
 FOUND = [

@@ -12,9 +12,10 @@ from motet.api.code_record import loaded_code
 from motet.api.many_runs import runs
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import load_config
+from motet.config.named import config_path
 from motet.credit.baselines import BASELINES
 from motet.losses import POLICY_LOSSES
-from tests.small_runs import ROOT, run_config, steps, summary
+from tests.small_runs import run_config, steps, summary
 
 MINE = "from bonus import BONUS\n\ndef pay(task, texts):\n    return BONUS\n"
 
@@ -94,6 +95,6 @@ def test_a_baseline_and_a_loss_that_were_edited_are_loaded_again(tmp_path):
 
 
 def test_motets_own_parts_are_not_recorded():
-    config = load_config(ROOT / "configs" / "quickstart.yaml")
+    config = load_config(config_path("quickstart"))
     with open_task_setup(config, train=True):
         assert loaded_code(config) == {}

@@ -5,7 +5,8 @@ import json
 import pytest
 
 import motet
-from tests.small_runs import ROOT, steps
+from motet.config.named import config_path
+from tests.small_runs import steps
 
 EMBEDDED = [
     "models.qwen.path=null",
@@ -39,5 +40,5 @@ def test_an_example_config_trains_on_the_embedded_model(name, tmp_path):
         rows = tmp_path / "rows.jsonl"
         rows.write_text("\n".join(json.dumps(ROWS[name]) for _ in range(2)))
         overrides += [f"data.train.path={rows}", f"data.eval.path={rows}"]
-    motet.train(ROOT / "configs" / f"{name}.yaml", overrides, runs=tmp_path / "runs")
+    motet.train(config_path(name), overrides, runs=tmp_path / "runs")
     assert len(steps(tmp_path / "runs" / name)) == 2

@@ -15,12 +15,12 @@ import motet
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import check_trainable
 from motet.environments.registry import resolve
-from motet.experiments.comlrl_keys import CRITIC_KEYS, KEYS
-from motet.experiments.comlrl_preferences import keys_of_preferences
-from motet.experiments.command import _parser, config_of, translated_from
-from motet.experiments.keys import Combined, Renamed
-from motet.experiments.maporl_keys import KEYS as MAPORL_KEYS
-from motet.experiments.translate import TRAINERS
+from motet_published.comlrl_keys import CRITIC_KEYS, KEYS
+from motet_published.comlrl_preferences import keys_of_preferences
+from motet_published.command import _parser, config_of, translated_from
+from motet_published.keys import Combined, Renamed
+from motet_published.maporl_keys import KEYS as MAPORL_KEYS
+from motet_published.translate import TRAINERS
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, episodes, steps, weights
 

@@ -259,7 +259,7 @@ def test_an_existing_folder_is_refused_and_only_an_export_is_replaced(place, tmp
     with pytest.raises(motet.ConfigError, match="expected the run that it was exported from"):
         motet.measure_baselines(out)
     with pytest.raises(motet.ConfigError, match=r"expected the folder of a run"):
-        motet.export(ROOT / "configs", tmp_path / "again")
+        motet.export(ROOT / "docs", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
 
@@ -321,7 +321,7 @@ def command(server, tmp_path, *words, token="hf_canary_token"):
     """Run `motet export` in a fork, which reads the variables of the hub again."""
     program = (
         "import importlib, huggingface_hub.constants as read_at_import\n"
-        "importlib.reload(read_at_import)\nfrom motet.cli import main\nmain()\n"
+        "importlib.reload(read_at_import)\nfrom motet.commands.main import main\nmain()\n"
     )
     variables = {
         **os.environ, "HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path / "home"),

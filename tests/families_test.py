@@ -21,7 +21,7 @@ import motet
 from motet.assembly import bases
 from motet.assembly.models import assemble
 from motet.assembly.task_setup import open_task_setup
-from motet.cli import main
+from motet.commands.main import main
 from motet.core import walk
 from motet.models.tiny import EOS, PAD, byte_level_bpe
 from tests.fixtures.model_folders import BOS, END, make_model_folder

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import motet
+from codejudge import Sandbox
 from motet.algorithms import resolve
 from motet.core import (
     Completion,
@@ -32,12 +33,11 @@ from motet.core import (
     walk,
 )
 from motet.credit.assign import assign_credit
-from motet.environments.coding.generation import CodeGeneration
-from motet.environments.coding.problems import read_problem
 from motet.rollout.collect import collect
 from motet.rollout.record import read_episodes, write_episode
-from motet.sandbox import Sandbox
 from motet.settings import Decode, Plan
+from motet_tasks.coding.generation import CodeGeneration
+from motet_tasks.coding.problems import read_problem
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely
 from tests.fork_server import ForkedProcess

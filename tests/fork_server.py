@@ -31,8 +31,9 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 IMPORTED = (
-    "motet", "motet.cli", "motet.api.answers", "motet.api.verifying", "motet.trainer.plot",
-    "motet.serving.http_server", "motet.verifier.app", "motet.verifier.server", "datasets",
+    "motet", "motet.commands.main", "motet_verifier.api_answers", "motet_verifier.api",
+    "motet.trainer.plot",
+    "motet_serve.http.http_server", "motet_verifier.app", "motet_verifier.server", "datasets",
     "matplotlib.figure",
     "matplotlib.backends.backend_agg", "peft.tuners.lora", "torch.utils.tensorboard.writer",
     "tensorboard.summary.writer.event_file_writer", "transformers.generation.utils",

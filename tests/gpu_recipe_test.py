@@ -9,6 +9,7 @@ import pytest
 import motet
 from motet.api import memory_estimate
 from motet.assembly import task_setup
+from motet.config.named import config_path
 from motet.models import memory
 from motet.models.quantized import Quantize
 
@@ -77,7 +78,7 @@ def here(tmp_path: Path) -> list[str]:
 
 
 def gibibytes(overrides: list[str]) -> list[str]:
-    memory = motet.dry_run(ROOT / "configs" / "humaneval.yaml", overrides).memory
+    memory = motet.dry_run(config_path("humaneval"), overrides).memory
     return [f"{size / 2**30:.3f}" for part, size in memory.items() if size or part == "total"]
 
 
@@ -101,9 +102,7 @@ def test_no_more_is_counted_than_the_plan_fills(here):
     """
 
     def total(*overrides: str) -> int:
-        return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*here, *overrides]).memory[
-            "total"
-        ]
+        return motet.dry_run(config_path("humaneval"), [*here, *overrides]).memory["total"]
 
     assert (
         total("train.token_budget=16384")
@@ -131,9 +130,7 @@ def test_no_more_rows_are_counted_than_are_played(here):
     ]
 
     def total(*overrides: str) -> int:
-        return motet.dry_run(ROOT / "configs" / "humaneval.yaml", [*few, *overrides]).memory[
-            "total"
-        ]
+        return motet.dry_run(config_path("humaneval"), [*few, *overrides]).memory["total"]
 
     assert total() == total("train.rows_per_batch=999") > total("train.rows_per_batch=255")
     once = "evaluation.samples=1"
@@ -180,10 +177,6 @@ def test_two_full_writers_fit_the_gpu_that_their_config_names(tmp_path, config, 
     (tmp_path / "config.json").write_text(json.dumps(WRITER))
     (tmp_path / "rows.jsonl").write_text(json.dumps({field: "Cats sleep."}))
     rows = [f"data.{split}.path={tmp_path / 'rows.jsonl'}" for split in ("train", "eval")]
-    memory = motet.dry_run(
-        ROOT / "configs" / f"{config}.yaml", [f"models.qwen.path={tmp_path}", *rows]
-    ).memory
-    (gigabytes,) = re.findall(
-        r"a GPU with (\d+) GB", (ROOT / "configs" / f"{config}.yaml").read_text()
-    )
+    memory = motet.dry_run(config_path(config), [f"models.qwen.path={tmp_path}", *rows]).memory
+    (gigabytes,) = re.findall(r"a GPU with (\d+) GB", (config_path(config)).read_text())
     assert 0.5 < memory["total"] / (int(gigabytes) * 1e9) < 0.9

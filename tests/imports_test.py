@@ -45,7 +45,7 @@ COMMAND = """
 import json, sys, time
 begun = time.process_time()
 sys.argv = ["motet", *json.loads(sys.argv[1])]
-from motet.cli import main
+from motet.commands.main import main
 try:
     main()
 except SystemExit as end:
@@ -67,7 +67,7 @@ def test_help_and_a_wrong_key_are_answered_without_torch():
     tries = [ran("--help") for _ in range(3)]
     assert min(found["seconds"] for found, _ in tries) < 0.5
     assert not any(found["torch"] for found, _ in tries)
-    tries = [ran("train", "configs/quickstart.yaml", "train.stepz=3") for _ in range(3)]
+    tries = [ran("train", "quickstart", "train.stepz=3") for _ in range(3)]
     assert min(found["seconds"] for found, _ in tries) < 1.0
     found, said = tries[0]
     assert (found["code"], found["torch"]) == (2, False)

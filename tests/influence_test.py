@@ -5,8 +5,8 @@ import sys
 import pytest
 
 import motet
-from motet import console
-from motet.cli import main
+from motet.commands import console
+from motet.commands.main import main
 from tests.games import SCRIPT
 from tests.small_runs import GAMES, recorded, rows, run_config, steps, summary
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import motet
-from motet.cli import main
-from motet.viewer.team import team_figures
+from motet.commands.main import main
+from motet_view.team import team_figures
 from tests.small_runs import contents, run_config
 
 

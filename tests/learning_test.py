@@ -6,12 +6,11 @@ import pytest
 
 import motet
 
-CONFIGS = Path(__file__).parent.parent / "configs"
 pytestmark = pytest.mark.slow
 
 
 def learnt(config: str, tmp_path: Path) -> tuple[float, float]:
-    heldout = motet.train(CONFIGS / f"{config}.yaml", runs=tmp_path, show="silent")["heldout"]
+    heldout = motet.train(config, runs=tmp_path, show="silent")["heldout"]
     return heldout["before"]["success"], heldout["after"]["success"]
 
 
@@ -54,7 +53,7 @@ def test_a_builder_with_a_frozen_partner_agrees_on_nothing(tmp_path):
 
 @pytest.mark.parametrize("config", ["debate", "debate_magrpo"])
 def test_who_hears_the_others_learns_whom_to_believe(config, tmp_path):
-    heldout = motet.train(CONFIGS / f"{config}.yaml", runs=tmp_path, show="silent")["heldout"]
+    heldout = motet.train(config, runs=tmp_path, show="silent")["heldout"]
     alone, repeated = (turn["success"] for turn in heldout["before"]["by_turn"])
     assert repeated <= alone <= 0.55
     alone, decided = (turn["success"] for turn in heldout["after"]["by_turn"])

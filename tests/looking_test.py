@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 import motet
 import motet.api
-from motet import cli
+from motet.commands import main as cli
 from motet.config.load import dump_config, load_config
 from motet.errors import ConfigError
-from motet.viewer.export import export_viewer
-from motet.viewer.pages import Pages
-from motet.viewer.shelf import find_runs
+from motet_view.export import export_viewer
+from motet_view.pages import Pages
+from motet_view.shelf import find_runs
 from tests.fixtures.recorded_runs import make_run
 from tests.small_runs import run_config
 

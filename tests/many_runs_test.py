@@ -11,8 +11,8 @@ import pytest
 
 import motet
 from motet.api.run_rows import differences
-from motet.cli import main
-from motet.console_comparison import print_comparison
+from motet.commands.comparison_tables import print_comparison
+from motet.commands.main import main
 from tests.small_runs import run_config, steps, summary
 
 

@@ -14,7 +14,7 @@ import motet
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import check_trainable
 from motet.environments.registry import resolve
-from motet.experiments.command import _parser, config_of, main, translated_from
+from motet_published.command import _parser, config_of, main, translated_from
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, contents, episodes, steps, weights
 
@@ -88,7 +88,7 @@ def run(name, models, rows, runs, monkeypatch, *words, **small):
     if "models" in name:
         said["another_policy_base_model"] = f"[{models[1]}]"
     if "2x3" in name:
-        said |= {"server_dict": "null", "motet.verifier": "{constant: 0.5}"}
+        said |= {"server_dict": "null", "motet_verifier": "{constant: 0.5}"}
     overrides = [f"{key}={value}" for key, value in (said | small).items()]
     script = ["experiments/train_maporl.py", "--config", f"experiments/configs/maporl_{name}.yaml"]
     monkeypatch.setattr(sys, "argv", [*script, "--override", *overrides, *words])

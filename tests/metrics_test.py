@@ -10,7 +10,9 @@ import pytest
 
 import motet
 import motet.api
-from motet.verifier.answers import LabelledAnswer, as_chat, write_answers
+import motet_verifier
+from motet.config.named import config_path
+from motet_verifier.answers import LabelledAnswer, as_chat, write_answers
 from tests.games import SCRIPT
 from tests.small_runs import GAMES, ROOT, TINY, recorded, run_config, summary
 
@@ -157,7 +159,7 @@ def test_the_page_lists_exactly_the_entries_of_an_evaluation(runs, tmp_path):
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     judged = motet.evaluate(
-        ROOT / "configs" / "tinygsm_debate.yaml",
+        config_path("tinygsm_debate"),
         [f"data.eval.path={tmp_path / 'rows.jsonl'}", "sandbox.workers=1"],
         team="reference",
         verifier=Constant(),
@@ -178,7 +180,7 @@ def test_the_page_lists_exactly_the_metrics_of_a_verifier(tmp_path):
     write_answers(tmp_path / "answers.jsonl", answers)
     config = tmp_path / "verifier.yaml"
     config.write_text(json.dumps({"model": {"embedded": TINY, "device": "cpu"}, "threads": 1}))
-    found = motet.api.train_verifier(
+    found = motet_verifier.train_verifier(
         config,
         tmp_path / "answers.jsonl",
         tmp_path / "verifier",

@@ -6,8 +6,9 @@ import json
 import pytest
 
 import motet
-from motet.environments.minecraft.houses import generated_houses
-from tests.small_runs import ROOT, TINY, run_config
+from motet.config.named import config_path
+from motet_tasks.minecraft.houses import generated_houses
+from tests.small_runs import TINY, run_config
 
 PNG = b"\x89PNG"
 TEAM = {"builder1": "p", "builder2": "q"}
@@ -54,7 +55,7 @@ def test_a_run_reads_published_data_and_draws_target_and_result(tmp_path, game, 
 def test_the_reference_team_has_the_best_reward_on_generated_and_on_own_tasks(
     tmp_path, name, written
 ):
-    config = ROOT / "configs" / f"{name}.yaml"
+    config = config_path(name)
     for overrides in ([], [f"data.eval.path={written(tmp_path)}"]):
         figures = motet.evaluate(config, overrides, team="reference", show="silent")
         assert (figures["success"], figures["reward"], figures["faults"]) == (1.0, 0.0, 0)

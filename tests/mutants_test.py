@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from codejudge import Limits, Sandbox
 from motet.core import Reply
-from motet.environments.coding.bug_fix import FIXER, BugFix, Repair
-from motet.environments.coding.bugs import Bug, made_bugs
-from motet.sandbox import Limits, Sandbox
+from motet_tasks.coding.bug_fix import FIXER, BugFix, Repair
+from motet_tasks.coding.bugs import Bug, made_bugs
 
 DATA = Path(__file__).parents[1] / "../shared/data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the benchmark data is not here")

@@ -120,13 +120,14 @@ except motet.MotetError as error:
 
 VERIFIER = """
 import motet
+import motet_verifier
 from pathlib import Path
 from motet.core import Message
-from motet.verifier.answers import LabelledAnswer, write_answers
+from motet_verifier.answers import LabelledAnswer, write_answers
 
 small = ["warmup=null", "decode.max_new_tokens=4", "threads=1"]
-sampled = motet.sample_answers(
-    "ROOT/configs/debate.yaml", "sampled.jsonl", small,
+sampled = motet_verifier.sample_answers(
+    "debate", "sampled.jsonl", small,
     temperatures=(1.0,), games=1, tasks=2, show="silent",
 )
 answers = [
@@ -139,7 +140,7 @@ settings = VerifierTraining.model_validate(
     {"model": {"embedded": MODEL, "device": "cpu"}, "train": "full", "epochs": 1,
      "held_out": 0.25, "threads": 1}
 )
-found = motet.train_verifier(settings, "answers.jsonl", "verifier", show="silent")
+found = motet_verifier.train_verifier(settings, "answers.jsonl", "verifier", show="silent")
 print(sum(sampled[kind] for kind in ("right", "wrong", "repeated", "unparsed")), found["epoch"])
 """
 
@@ -150,7 +151,9 @@ def test_verifiers_are_trained_and_served_where_a_loop_runs(kernel):
     played, epoch = map(int, said.split())
     assert played > 0
     assert epoch == 1
-    sent = client.execute("motet.serve_verifier('verifier', port=0, device='cpu')\nprint('over')")
+    sent = client.execute(
+        "motet_verifier.serve_verifier('verifier', port=0, device='cpu')\nprint('over')"
+    )
 
     def interrupt(said):
         if said.endswith("\n") and "is served at" in said:

@@ -16,7 +16,7 @@ from pyarrow import parquet
 import motet
 from motet.api.objects import rows_of
 from motet.data import load_rows
-from motet.viewer.game import game_tree
+from motet_view.game import game_tree
 from tests.train_team_test import SMALL
 
 ODD = {

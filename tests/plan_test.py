@@ -6,7 +6,7 @@ import pytest
 
 import motet
 from motet import api
-from motet.cli import app
+from motet.commands.main import app
 from motet.errors import ConfigError
 from motet.planning.layouts import CUDA_CONTEXT
 from tests.small_runs import run_config

@@ -11,9 +11,9 @@ from torch.nn.functional import logsigmoid
 from transformers import AutoModelForCausalLM
 
 import motet
+from motet.core.seeding import derive
 from motet.credit.replay import replayed
 from motet.errors import ConfigError
-from motet.seeding import derive
 from motet.settings import PairReplay
 from motet.trainer import checkpoint
 from tests.small_runs import episodes, run_config, steps, weights

@@ -12,7 +12,7 @@ import pytest
 
 import motet
 
-PACKAGE = Path(__file__).parent.parent / "motet"
+PACKAGE = Path(__file__).parent.parent / "packages/motet/src/motet"
 MEMBERS = {
     *(name for name in motet.Environment.__annotations__ if name != "Options"),
     *(

@@ -7,13 +7,14 @@ import shlex
 import pytest
 
 import motet
+from motet.config.named import config_path
 from motet.config.yaml import read_yaml
-from motet.environments.coding.classes_test import ROW as CLASS_ROW
-from motet.environments.minecraft.house_build import HouseBuild
-from motet.environments.minecraft.str_build import StrBuild
-from motet.experiments.command import config_of, main
-from motet.experiments.translate import TRAINERS as TRAINER_TABLE
-from motet.experiments.translate import translate
+from motet_published.command import config_of, main
+from motet_published.translate import TRAINERS as TRAINER_TABLE
+from motet_published.translate import translate
+from motet_tasks.coding.classes_test import ROW as CLASS_ROW
+from motet_tasks.minecraft.house_build import HouseBuild
+from motet_tasks.minecraft.str_build import StrBuild
 from tests.experiments_test import COMMANDS, problem
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely
@@ -414,7 +415,11 @@ def run(command, model, folder, *more):
         (folder / file).write_text(FILES[file].replace("name: DATA", f"name: {rows}"))
     else:
         words[place] = f"experiments/configs/{file}"
-    small = {"motet.threads": 1, "motet.report.tensorboard": "false", "motet.sandbox.workers": 1}
+    small = {
+        "motet.threads": 1,
+        "motet.report.tensorboard": "false",
+        "motet.sandbox.workers": 1,
+    }
     source = f"{{path: {rows}, split: 'train[:2]'}}"
     small |= {"motet.data.train": source, "motet.data.eval": source, "motet.train.steps": 2,
               "motet.train.epochs": "null", "motet.train.tasks_per_step": 2}  # fmt: skip
@@ -450,7 +455,7 @@ def test_the_published_minecraft_config_is_the_one_of_configs(kind, model, tmp_p
         path.write_text(content)
     layers = [read_yaml(file, last_counts=True)]
     config = config_of(translate(layers, TRAINER_TABLE["magrpo"], kind))
-    own = motet.read_config(ROOT / "configs" / f"{kind}.yaml")
+    own = motet.read_config(config_path(kind))
     assert config.data.train.path == str(data)
     assert (config.data.train.split, config.data.eval.split) == ("train[:8]", "train[8:]")
     assert config.rollout == own.rollout

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from motet.cli import main
+from motet.commands.main import main
 
 REPOSITORY = Path(__file__).parent.parent
-QUICK = "train configs/quickstart.yaml"
+QUICK = "train quickstart"
 MISTAKES = [
-    ("train quickstart", "does not exist (did you mean configs/quickstart.yaml?); expected a"),
-    ("train configs/quikstart.yaml", "(did you mean configs/quickstart.yaml?); expected a config"),
-    ("train configs", "configs has no config.yaml; expected a config file or a run folder"),
-    ("trian configs/quickstart.yaml", "No such command 'trian'. Did you mean 'train'?: see motet"),
+    ("train quick_start", "does not exist (did you mean quickstart?); expected a config file, the"),
+    ("train quikstart", "(did you mean quickstart?); expected a config"),
+    ("train docs", "docs has no config.yaml; expected a config file or a run folder"),
+    ("trian quickstart", "No such command 'trian'. Did you mean 'train'?: see motet"),
     (f"{QUICK} steps=100", "steps: unknown key; in Motet this is train.steps"),
     (f"{QUICK} train.steps=1e3", "train.steps: got 1000.0, expected a whole number"),
     (f"{QUICK} train.steps 100", "expected KEY.KEY=VALUE, such as train.steps=100"),
@@ -34,7 +34,7 @@ MISTAKES = [
     (f"{QUICK} --resume", "runs/quickstart has no run to resume: start it without --resume"),
     ("train README.md", "README.md:3: not YAML"),
     ("evaluate runs/quickstart", "runs/quickstart does not exist"),
-    ("compare configs/relay.yaml", "compare got 1 run folders, expected at least two"),
+    ("compare runs/relay", "compare got 1 run folders, expected at least two"),
     (f"{QUICK} reward=score", "reward.name is 'score'; expected package.module:NAME or ./file.py"),
     (f"{QUICK} reward=./reward.py:score", "reward.py does not exist; expected ./file.py:NAME"),
     (f"{QUICK} policies.main.train=LoRA", "got 'LoRA', expected 'full', 'lora' or 'frozen'"),
@@ -44,7 +44,7 @@ MISTAKES = [
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme")
-    shutil.copytree(REPOSITORY / "configs", folder / "configs")
+    shutil.copytree(REPOSITORY / "docs", folder / "docs")
     shutil.copy(REPOSITORY / "README.md", folder)
     return folder
 

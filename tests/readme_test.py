@@ -18,7 +18,8 @@ import typer
 import yaml
 
 import motet
-from motet.cli import app
+from motet.commands.main import app
+from motet.config.named import named_configs
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -64,6 +65,8 @@ def test_every_command_has_its_options_and_every_file_is_there(tmp_path):
         for name in files:
             typed = "runs/" not in name and name != "same_number.yaml"
             assert not typed or (ROOT / name).is_file(), name
+        if program == "motet" and rest[0] in ("train", "check", "show") and not files:
+            assert rest[1] in named_configs(), rest
 
 
 def test_every_path_of_the_page_is_there():
@@ -86,19 +89,20 @@ def test_the_python_of_the_page_calls_what_there_is():
 @pytest.fixture
 def place(tmp_path):
     """A copy of the repository with short configs, and with an environment that is installed."""
-    for name in ("configs", "examples"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    home = tmp_path / "packages" / "motet"
+    shutil.copytree(ROOT / "packages" / "motet" / "src" / "motet", home / "motet")
+    for name in ("Makefile", "requirements-dev.txt", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     for name in ("own_environment.py", "same_number.yaml"):
         shutil.copy(ROOT / "examples" / name, tmp_path)
     for name, short in SHORT.items():
-        path = tmp_path / "configs" / f"{name}.yaml"
+        path = home / "motet" / "configs" / f"{name}.yaml"
         path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **short}))
     make = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
     subprocess.run(make, cwd=tmp_path, check=True)
     (packages,) = (tmp_path / ".venv" / "lib").glob("python*/site-packages")
-    (packages / "installed.pth").write_text("\n".join([str(ROOT), *filter(None, sys.path)]))
+    (packages / "installed.pth").write_text("\n".join([str(home), *filter(None, sys.path)]))
     script = tmp_path / ".venv" / "bin" / "motet"
     script.write_text('#!/bin/sh\nexec "$(dirname "$0")/python" -m motet "$@"\n')
     script.chmod(0o755)
@@ -125,7 +129,7 @@ needs_a_shell = pytest.mark.skipif(
 @pytest.mark.examples
 @needs_a_shell
 def test_the_first_block_works_as_typed_and_then_motet_is_a_command(place):
-    out = typed(place, [*COMMANDS[0], "motet --version", "motet show configs/relay.yaml"])
+    out = typed(place, [*COMMANDS[0], "motet --version", "motet show relay"])
     assert f"motet {motet.__version__}" in out
     assert (place / "runs" / "quickstart" / "team" / "aux").is_dir()
 

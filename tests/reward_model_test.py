@@ -13,6 +13,7 @@ from torch.nn.functional import logsigmoid
 from transformers import AutoModelForCausalLM
 
 import motet
+from motet.credit.views import joint_action
 from motet.errors import ConfigError
 from motet.models.loading import load_tokenizer
 from motet.models.prompts import encode
@@ -20,7 +21,6 @@ from motet.settings import RewardModel
 from motet.trainer import checkpoint
 from motet.trainer.replay import same_tensors
 from motet.trainer.reward_model import first_steps
-from motet.views import joint_action
 from tests.small_runs import contents, episodes, rows, run_config, steps, weights
 
 RATE, EPOCHS, EPSILON = 1e-2, 3, 1e-4

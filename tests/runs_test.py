@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import motet
+from motet.config.named import named_configs
 from motet.core import walk
-from motet.plugins import load_object
+from motet.user_code.plugins import load_object
 from tests.fixtures.wide import widely
 from tests.small_runs import GAMES, ROOT, episodes, recorded, run_config, steps, summary, weights
 
@@ -258,7 +259,8 @@ def test_compare_has_a_row_per_run_and_names_what_differs(train, tmp_path):
         )
 
 
-CONFIGS = [*sorted((ROOT / "configs").glob("*.yaml")), *sorted((ROOT / "examples").glob("*.yaml"))]
+RUN_CONFIGS = [path for name, path in named_configs().items() if "/" not in name]
+CONFIGS = [*RUN_CONFIGS, *sorted((ROOT / "examples").glob("*.yaml"))]
 
 
 FUNCTION = {

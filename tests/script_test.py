@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import motet
-from motet import objects
+from motet.user_code import objects
 from tests import fork_server
 from tests.small_runs import ROOT, rows
 

@@ -10,14 +10,15 @@ import sys
 import pytest
 
 import motet
-from motet import console
-from motet.cli import main
+from motet.clients.http_client import PATIENCE, ServerAway
+from motet.clients.reward_server import VerifierFault
+from motet.commands import console
+from motet.commands.main import main
+from motet.config.named import config_path
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
 from motet.evaluation.selection import METHODS
-from motet.http_client import PATIENCE, ServerAway
-from motet.reward_server import VerifierFault
-from motet.verifier.model import Verifier
+from motet_verifier.model import Verifier
 from tests.debate_test import scoring
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, recorded, run_config
@@ -25,7 +26,7 @@ from tests.small_runs import ROOT, recorded, run_config
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
 )
-CONFIG = ROOT / "configs" / "debate_magrpo.yaml"
+CONFIG = config_path("debate_magrpo")
 GOLD = {f"{task.fields['left']}{task.fields['operation']}{task.fields['right']};": task for task in
         TinyDebate(TinyDebate.Options()).tasks("eval")}  # fmt: skip
 

@@ -15,7 +15,7 @@ import openai
 import pytest
 import yaml
 
-import motet
+import motet_serve
 from benchmarks import serve as load
 from motet.cluster import vllm_checks
 from motet.errors import ConfigError
@@ -25,7 +25,7 @@ from tests.small_runs import TINY
 from tests.verifier_input_test import conform
 
 KEY = "sk-secret-0123456789"
-CODE = "from motet.cli import main; main()"
+CODE = "from motet.commands.main import main; main()"
 CONFIG = f"""\
 name: served
 threads: 1
@@ -177,15 +177,15 @@ def test_without_vllm_the_engine_vllm_is_refused_with_what_to_install(config, mo
     monkeypatch.setattr(vllm_checks, "find_spec", lambda name: None)
     expected = r'needs vLLM, which is not installed: pip install "motet\[cluster\]", .*--engine'
     with pytest.raises(ConfigError, match=expected):
-        motet.chat(config, engine="vllm")
+        motet_serve.chat(config, engine="vllm")
     with pytest.raises(ConfigError, match=expected):
-        motet.serve(config, engine="vllm", port=0)
+        motet_serve.serve(config, engine="vllm", port=0)
     with pytest.raises(ConfigError, match="engine is 'vlm'; expected own or vllm"):
-        motet.chat(config, engine="vlm")
+        motet_serve.chat(config, engine="vlm")
 
 
 def test_a_team_whose_data_is_gone_can_still_be_asked(tmp_path):
-    functions = ROOT / "motet" / "environments" / "chat_texts_test.py"
+    functions = ROOT / "packages/motet/src/motet/environments/chat_texts_test.py"
     config = yaml.safe_load(CONFIG) | {
         "environment": {
             "name": "functions",
@@ -200,5 +200,7 @@ def test_a_team_whose_data_is_gone_can_still_be_asked(tmp_path):
     model["path"] = str(make_model_folder(tmp_path / "m", "llama"))
     said = []
     asked = ['{"topic": "snow"}', "snow"]
-    assert motet.chat(config, lines=asked, seed=1, write=said.append, complain=said.append) == 1
+    assert (
+        motet_serve.chat(config, lines=asked, seed=1, write=said.append, complain=said.append) == 1
+    )
     assert "expected a row of this team's data" in said[1]

@@ -1,22 +1,51 @@
-"""The size of the package without its tests: `make size` prints it."""
+"""The size of the packages without their tests: `make size` prints it."""
 
 import ast
+import io
+import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-PACKAGE = Path(__file__).parent.parent / "motet"
+PACKAGES = Path(__file__).parent.parent / "packages"
 SHOWN = 10
 """So many of the longest files and functions are printed."""
 
 
 def sources() -> dict[str, str]:
-    """Return path in the package -> text, for every module that is no test."""
+    """Return PACKAGE/module -> text, for every module of a package that is no test."""
     return {
-        path.relative_to(PACKAGE).as_posix(): path.read_text()
-        for path in sorted(PACKAGE.rglob("*.py"))
+        f"{home.parent.name}/{path.relative_to(home).as_posix()}": path.read_text()
+        for home in sorted(PACKAGES.glob("*/src"))
+        for path in sorted(home.rglob("*.py"))
         if not path.name.endswith("_test.py") and path.name != "conftest.py"
     }
+
+
+NO_CODE = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+def code_lines(text: str) -> int:
+    """Return how many lines hold code: neither blank, nor comment, nor docstring."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for statement in body[:1] if isinstance(body, list) else []:
+                if ast.get_docstring(node, clean=False) is not None:
+                    lines -= set(range(statement.lineno, (statement.end_lineno or 0) + 1))
+    return len(lines)
 
 
 def functions(text: str) -> Iterator[tuple[str, int]]:
@@ -38,7 +67,13 @@ def functions(text: str) -> Iterator[tuple[str, int]]:
 def main() -> None:
     texts = sources()
     lines = [len(text.splitlines()) for text in texts.values()]
-    print(f"motet without tests: {sum(lines):,} lines of Python in {len(lines)} files")
+    print(f"without tests: {sum(lines):,} lines of Python in {len(lines)} files; lines of code:")
+    code: Counter[str] = Counter()
+    for path, text in texts.items():
+        code[path.partition("/")[0]] += code_lines(text)
+    for name, count in code.most_common():
+        print(f"{count:7,}  {name}")
+    print(f"{code.total():7,}  in all")
     print(f"median file: {median(lines):g} lines")
     files = {path: len(text.splitlines()) for path, text in texts.items()}
     bodies = {

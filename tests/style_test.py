@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "motet"
+PACKAGE = ROOT / "packages"
 PAGES = [path for folder in (".", "docs", "experiments") for path in (ROOT / folder).glob("*.md")]
 
 
@@ -16,7 +16,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
     """Every module of the package that is not a test, as (dotted name, syntax tree)."""
     for path in sorted(PACKAGE.rglob("*.py")):
         if not path.name.endswith("_test.py") and path.name != "conftest.py":
-            parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+            parts = path.relative_to(PACKAGE).with_suffix("").parts[2:]
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             yield name, ast.parse(path.read_text())
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from motet.api.memory_estimate import KNOBS
-from motet.cli import main
+from motet.commands.main import main
 from motet.models.tiny import make_tiny
 from motet.settings import TinyModel
 from tests.fixtures.wide import widely

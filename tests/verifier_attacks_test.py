@@ -17,8 +17,8 @@ import httpx2
 import psutil
 import pytest
 
-from motet.reward_server import VerifierFault
-from motet.verifier.model import Verifier
+from motet.clients.reward_server import VerifierFault
+from motet_verifier.model import Verifier
 from tests.fixtures.wide import widely
 from tests.verifier_serving import CHATS, body, client, serving
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 import httpx2
 import pytest
 
-from motet.reward_server import VerifierFault
-from motet.verifier.model import Verifier
+from motet.clients.reward_server import VerifierFault
+from motet_verifier.model import Verifier
 from tests.fixtures.verifiers import POISON, chat
 from tests.verifier_serving import CHATS, KEY, body, client, serving
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from motet.verifier.model import Verifier
+from motet_verifier.model import Verifier
 from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import ForkedProcess
 from tests.small_runs import LORA, ROOT, TINY, rows, weights
@@ -36,7 +36,7 @@ def judge(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(judge):
     """The address at which it is served."""
-    code = "from motet.cli import main; main()"
+    code = "from motet.commands.main import main; main()"
     said = [
         sys.executable,
         "-c",

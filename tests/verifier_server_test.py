@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from motet.reward_server import VerifierFault
-from motet.verifier.model import Verifier
-from motet.verifier.scorer import LocalScorer
+from motet.clients.reward_server import VerifierFault
+from motet_verifier.model import Verifier
+from motet_verifier.scorer import LocalScorer
 from tests import fork_server
 from tests.fixtures.wide import widely
 from tests.verifier_serving import CHATS, KEY, REPOSITORY, Served, body, client, figure, serving
@@ -206,7 +206,7 @@ def test_what_cannot_be_served_is_one_line(tmp_path):
         [
             sys.executable,
             "-c",
-            "from motet.cli import main; main()",
+            "from motet.commands.main import main; main()",
             "verifier",
             "serve",
             str(tmp_path),

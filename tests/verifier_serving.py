@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from motet.reward_server import RewardServer
+from motet.clients.reward_server import RewardServer
 from tests.fixtures.verifiers import chat
 from tests.fork_server import ForkedProcess
 
@@ -28,7 +28,7 @@ class Served:
         self, folder: Path, *options: str, port: int = 0, files: int | None = None
     ) -> None:
         """`files` is the number of files that it may open."""
-        code = "from motet.cli import main; main()"
+        code = "from motet.commands.main import main; main()"
         if files is not None:
             code = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({files}, {files})); {code}"
         self.process = ForkedProcess(

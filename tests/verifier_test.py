@@ -14,15 +14,17 @@ import pytest
 
 import motet
 import motet.api
+import motet_verifier
 from motet.assembly.services import verifier_of
-from motet.cli import main
+from motet.commands.main import main
+from motet.config.named import config_path
 from motet.config.services import VerifierConfig as VerifierSection
 from motet.core import Message, walk
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
-from motet.verifier.answers import LabelledAnswer, as_chat, read_answers, write_answers
-from motet.verifier.model import Verifier
-from motet.verifier.train import read_all, score_all
+from motet_verifier.answers import LabelledAnswer, as_chat, read_answers, write_answers
+from motet_verifier.model import Verifier
+from motet_verifier.train import read_all, score_all
 from tests.fixtures.verifiers import make_verifier_folder
 from tests.small_runs import ROOT
 
@@ -30,8 +32,8 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
 )
 DEBATE, TINY = (
-    ROOT / "configs" / "debate_verifier.yaml",
-    ROOT / "configs" / "verifiers" / "tiny.yaml",
+    config_path("debate_verifier"),
+    config_path("verifiers/tiny"),
 )
 EXACT = "environment.score=exact verifier=null"
 
@@ -50,7 +52,7 @@ def made(tmp_path_factory):
     """Folders: a warmed-up team, its answers, balanced answers, and a verifier trained on them."""
     folder = tmp_path_factory.mktemp("verifier")
     warm = motet.warmup(
-        ROOT / "configs" / "debate_magrpo.yaml",
+        config_path("debate_magrpo"),
         ["warmup.steps=60", "warmup.batch_size=32"],
         into=folder / "warm",
         show="silent",
@@ -59,7 +61,7 @@ def made(tmp_path_factory):
         "warmup=null"
     ]
     answers, balanced = folder / "answers.jsonl", folder / "balanced.jsonl"
-    sampled = motet.api.sample_answers(
+    sampled = motet_verifier.sample_answers(
         DEBATE,
         answers,
         [*team, *EXACT.split()],
@@ -68,7 +70,7 @@ def made(tmp_path_factory):
         tasks=60,
         show="silent",
     )
-    evened = motet.api.balance_answers(
+    evened = motet_verifier.balance_answers(
         answers,
         DEBATE,
         balanced,
@@ -78,7 +80,7 @@ def made(tmp_path_factory):
         temperature=2.0,
         show="silent",
     )
-    figures = motet.api.train_verifier(
+    figures = motet_verifier.train_verifier(
         TINY, balanced, folder / "judge", ["epochs=2"], show="silent"
     )
     return folder, team, sampled, evened, figures
@@ -290,7 +292,7 @@ def test_what_is_wrong_is_one_line(made, tmp_path, monkeypatch, capsys, line, co
     (tmp_path / "noise").write_bytes(b"\xff\xfe\x00")
     places = {name: tmp_path / name for name in ("right", "one", "empty", "noise")} | {
         "debate": DEBATE, "tiny": TINY, "exact": EXACT,
-        "quickstart": ROOT / "configs" / "quickstart.yaml",
+        "quickstart": config_path("quickstart"),
         "answers": made[0] / "answers.jsonl", "taken": made[0], "new": tmp_path / "new",
     }  # fmt: skip
     printed, code = command("verifier " + line.format(**places), monkeypatch, capsys)

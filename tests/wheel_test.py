@@ -1,54 +1,236 @@
-"""What a wheel of Motet holds: the package, and neither its tests nor their fixtures.
+"""What the wheels hold, and that each of them works alone, installed in an empty environment.
 
-pip builds it without a network, so with the build backend that is installed.
+pip builds them without a network, so with the build backend that is installed. The environments
+have no packages of their own but the wheels; what the wheels require is found where the tests run.
 """
 
+import json
 import re
 import subprocess
 import sys
+import tomllib
+import venv
 from configparser import ConfigParser
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
-REPOSITORY = Path(__file__).parent.parent
-METADATA = re.compile(r"motet-[^/]+\.dist-info/")
+from motet.user_code.installed import EXTRAS
+
+PACKAGES = Path(__file__).parent.parent / "packages"
+NAMES = sorted(path.name for path in PACKAGES.iterdir() if (path / "pyproject.toml").is_file())
+METADATA = re.compile(r"[a-z_]+-[^/]+\.dist-info/")
+OWN = re.compile(r"motet|codejudge|_*editable|.*\.pth$")
+"""What belongs to the packages of this repository where they are installed for editing."""
 TEST = re.compile(r"(_test|conftest)\.py$")
 
 
+def described(name: str) -> dict:
+    return tomllib.loads((PACKAGES / name / "pyproject.toml").read_text())
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Build all wheels: package -> file."""
+    folder = tmp_path_factory.mktemp("wheels")
     offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    places = [str(PACKAGES / name) for name in NAMES]
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", *offline, "--wheel-dir", folder, REPOSITORY],
+        [sys.executable, "-m", "pip", "wheel", *offline, "--wheel-dir", folder, *places],
         check=True,
-        timeout=120,
+        timeout=300,
     )
-    (built,) = folder.glob("*.whl")
-    return ZipFile(built)
+    found = {path.name.partition("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
+    assert sorted(found) == NAMES
+    return found
 
 
-def test_a_wheel_holds_all_code_of_the_package_and_no_test(wheel: ZipFile) -> None:
-    held = {name for name in wheel.namelist() if not METADATA.match(name)}
-    code = {
-        path.relative_to(REPOSITORY).as_posix()
-        for path in (REPOSITORY / "motet").rglob("*.py")
-        if not TEST.search(path.name)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wheel_holds_all_files_of_its_package_and_no_test(wheels, name: str) -> None:
+    held = {each for each in ZipFile(wheels[name]).namelist() if not METADATA.match(each)}
+    home = PACKAGES / name / "src"
+    expected = {
+        path.relative_to(home).as_posix()
+        for path in home.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and not TEST.search(path.name)
     }
-    page = {
-        path.relative_to(REPOSITORY).as_posix()
-        for path in (REPOSITORY / "motet/viewer/static").rglob("*")
-        if path.is_file()
-    }
-    assert "motet/viewer/static/vendor/uPlot.LICENSE" in page
-    assert held == code | page | {"motet/py.typed"}
+    assert held == expected
 
 
-def test_a_wheel_has_the_command_and_the_licence(wheel: ZipFile) -> None:
-    about = {METADATA.sub("", name): name for name in wheel.namelist() if METADATA.match(name)}
+def test_the_wheels_hold_the_configs_and_the_page_of_the_viewer(wheels) -> None:
+    held = {name: ZipFile(path).namelist() for name, path in wheels.items()}
+    assert "motet/configs/quickstart.yaml" in held["motet"]
+    assert "motet/py.typed" in held["motet"]
+    assert "motet_tasks/configs/humaneval.yaml" in held["motet-tasks"]
+    assert "motet_view/static/vendor/uPlot.LICENSE" in held["motet-view"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wheel_has_the_licence_and_a_page_that_says_what_it_is(wheels, name: str) -> None:
+    wheel = ZipFile(wheels[name])
+    about = {METADATA.sub("", each): each for each in wheel.namelist() if METADATA.match(each)}
     assert "licenses/LICENSE" in about
-    scripts = ConfigParser()
-    scripts.read_string(wheel.read(about["entry_points.txt"]).decode())
-    assert dict(scripts["console_scripts"]) == {"motet": "motet.cli:main"}
+    text = wheel.read(about["METADATA"]).decode()
+    page = text.partition("\n\n")[2]
+    assert page.startswith(f"# {name}")
+    assert len(page.splitlines()) > 10
+    summary = re.search(r"^Summary: (.+)$", text, re.MULTILINE)
+    assert summary is not None
+    if name == "motet":
+        scripts = ConfigParser()
+        scripts.read_string(wheel.read(about["entry_points.txt"]).decode())
+        assert dict(scripts["console_scripts"]) == {"motet": "motet.commands.main:main"}
+
+
+def test_an_error_names_the_extra_of_everything_that_the_wings_register() -> None:
+    registered = {}
+    for name in NAMES:
+        if name in ("motet", "codejudge", "motet-published"):
+            continue
+        points = described(name)["project"]["entry-points"]
+        registered[name.removeprefix("motet-")] = {
+            group.removeprefix("motet."): tuple(sorted(entries))
+            for group, entries in points.items()
+            if group != "motet.configs"
+        }
+    assert registered == {
+        extra: {group: tuple(sorted(names)) for group, names in groups.items()}
+        for extra, groups in EXTRAS.items()
+    }
+    extras = described("motet")["project"]["optional-dependencies"]
+    assert set(registered) <= set(extras)
+
+
+SMALL = ["train.steps=2", "warmup.steps=3", "train.tasks_per_step=2", "data.eval.split=eval[:2]"]
+"""Keys that make a run of a packaged config short."""
+
+
+def environment_of(folder: Path, wheels: list[Path]) -> Path:
+    """Make an environment with these wheels and return its Python.
+
+    It has links to the libraries of the tests' own environment, and to no package of this
+    repository.
+    """
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for wheel in wheels:
+        ZipFile(wheel).extractall(site)
+    for path in (Path(each) for each in sys.path if each.endswith("site-packages")):
+        for entry in path.iterdir():
+            link = site / entry.name
+            if not OWN.match(entry.name) and not link.exists():
+                link.symlink_to(entry)
+    return folder / "bin" / "python"
+
+
+def needed_by(name: str) -> list[str]:
+    """Return a package and the packages of this repository that it requires, also indirectly."""
+    found: dict[str, None] = {}
+    ahead = [name]
+    while ahead:
+        one = ahead.pop()
+        if one not in found:
+            found[one] = None
+            words = described(one)["project"]["dependencies"]
+            ahead += [word for word in (re.split(r"[\[<>=]", w)[0] for w in words) if word in NAMES]
+    return list(found)
+
+
+ALONE = {
+    "codejudge": """
+import codejudge
+with codejudge.Sandbox(workers=1) as sandbox:
+    verdict = sandbox.judge_sync(["def f(x): return x + 1"],
+                                 codejudge.Suite.asserts(("assert f(1) == 2", "assert f(1) == 3")))
+print([case.status for case in verdict.cases])
+""",
+    "motet": """
+import motet
+summary = motet.train("quickstart", ["train.steps=1", "warmup.steps=2", "threads=1"], show="silent")
+print(summary["steps"])
+""",
+    "motet-tasks": """
+import motet
+summary = motet.train("bugfix_tiny", ["train.steps=1", "warmup.steps=2", "threads=1"],
+                      show="silent")
+print(summary["steps"])
+""",
+    "motet-published": """
+from motet_published import published, translate
+print("ok")
+""",
+    "motet-view": """
+from motet_view.app import STATIC
+from motet.user_code.installed import load
+load("commands", "view")
+print((STATIC / "index.html").is_file())
+""",
+    "motet-serve": """
+import motet_serve
+from motet.user_code.installed import load
+load("commands", "serve")
+print(motet_serve.chat("debate_magrpo", ["warmup=null"], lines=["12+39"], seed=1, show="silent",
+                       write=lambda text: None, complain=lambda text: None))
+""",
+    "motet-verifier": """
+import motet_verifier
+from motet.user_code.installed import load
+load("commands", "verifier"), load("verifiers", "folder")
+print(motet_verifier.sample_answers.__name__)
+""",
+}
+"""Package -> a program that uses it, in an empty folder."""
+SAYS = {
+    "codejudge": "['passed', 'failed']",
+    "motet": "1",
+    "motet-tasks": "1",
+    "motet-published": "ok",
+    "motet-view": "True",
+    "motet-serve": "0",
+    "motet-verifier": "sample_answers",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_package_works_alone_in_an_empty_environment(wheels, tmp_path: Path, name: str) -> None:
+    needed = needed_by(name)
+    python = environment_of(tmp_path / "environment", [wheels[each] for each in needed])
+    place = tmp_path / "empty"
+    place.mkdir()
+
+    def said(*words: str) -> str:
+        done = subprocess.run(
+            [python, *words], cwd=place, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    there = json.loads(
+        said(
+            "-c",
+            "import importlib.util, json; print(json.dumps([name for name in "
+            f"{[each.replace('-', '_') for each in NAMES]} if importlib.util.find_spec(name)]))",
+        )
+    )
+    assert set(there) == {each.replace("-", "_") for each in needed}
+    assert said("-c", ALONE[name]).splitlines()[-1] == SAYS[name]
+
+
+def test_what_is_not_installed_is_one_line_that_names_the_extra(wheels, tmp_path: Path) -> None:
+    python = environment_of(
+        tmp_path / "environment", [wheels[each] for each in ("motet", "codejudge")]
+    )
+
+    def refused(*words: str) -> str:
+        done = subprocess.run(
+            [python, "-m", "motet", *words], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 2, done.stdout + done.stderr
+        (line,) = done.stderr.splitlines()
+        return line
+
+    assert "pip install 'motet[view]'" in refused("view", "runs/quickstart", "--no-open")
+    assert "pip install 'motet[serve]'" in refused("chat", "runs/quickstart")
+    assert "pip install 'motet[verifier]'" in refused("verifier", "sample", "debate")
+    assert "pip install 'motet[tasks]'" in refused("check", "quickstart", "environment=bug_fix")

@@ -32,11 +32,11 @@ def same_run(train, config, overrides=()):
 
 
 def test_quickstart_is_the_same_run(train):
-    same_run(train, "configs/quickstart.yaml", QUICKSTART)
+    same_run(train, "quickstart", QUICKSTART)
 
 
 def test_relay_with_a_critic_that_both_agents_share_is_the_same_run(train):
-    same_run(train, "configs/relay_mappo.yaml", RELAY)
+    same_run(train, "relay_mappo", RELAY)
 
 
 def test_adapters_on_one_base_with_references_are_the_same_run(train):

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 import motet
 from motet.models import prompts
 from motet.rollout import faults
-from motet.timeouts import within
+from motet.user_code.timeouts import within
 from tests.faults.boundary_games import HERE, causes, check_figures, recorded, seconds, small
 from tests.small_runs import ROOT, contents, rows, summary, weights
 
@@ -174,7 +174,7 @@ def motet_command(tmp_path):
         (tmp_path / "run.yaml").write_text(json.dumps(config))
         line = ["train", str(tmp_path / "run.yaml"), "--runs", str(tmp_path / "runs")]
         ended = subprocess.run(
-            [sys.executable, "-c", "from motet.cli import main; main()", *line],
+            [sys.executable, "-c", "from motet.commands.main import main; main()", *line],
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
             capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -44,7 +44,7 @@ class Started:
                 [
                     sys.executable,
                     "-c",
-                    "from motet.cli import main; main()",
+                    "from motet.commands.main import main; main()",
                     *("train", str(self.config), "--runs", str(self.runs)),
                 ],
                 env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},

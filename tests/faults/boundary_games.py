@@ -25,12 +25,12 @@ from typing import Any, Literal
 import pytest
 
 import motet
-from motet.cli import main
+from codejudge import Call, Returned, Sandbox, Suite
+from motet.commands.main import main
 from motet.core import Message, Round, walk
+from motet.core.seeding import derive
 from motet.rollout.record import read_episodes
 from motet.rollout.summary import summarise
-from motet.sandbox import Call, Returned, Sandbox, Suite
-from motet.seeding import derive
 from tests.games import Coded, Lottery, Talk, luck
 from tests.small_runs import run_config, steps
 
@@ -214,8 +214,8 @@ class Advised(Lottery):
     async def step(
         self, state: Talk, replies: Mapping[str, motet.Reply], seed: int
     ) -> motet.Transition:
-        from motet.environments.feedback import ExpertFault
-        from motet.http_client import EndpointFault
+        from motet.clients.http_client import EndpointFault
+        from motet_tasks.feedback import ExpertFault
 
         led_to = await super().step(state, replies, seed)
         try:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from codejudge import Limits, Sandbox
 from motet.core import Task
-from motet.sandbox import Limits, Sandbox
 from tests.faults.hostile import ODD_TEXTS, Endings, one_of, repeatable, texts, within
 from tests.faults.sound_rows import ANLI, CLASS, FIX, HUMANEVAL, ROWS
 from tests.faults.talking import environment_of, played

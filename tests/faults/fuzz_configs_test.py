@@ -20,8 +20,9 @@ from hypothesis.strategies import DrawFn
 
 import motet
 from motet.assembly.task_setup import open_task_setup, steps_of
-from motet.cli import main
+from motet.commands.main import main
 from motet.config.load import load_config
+from motet.config.named import named_configs
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, MotetError
 from tests.faults.hostile import (
@@ -36,13 +37,13 @@ from tests.faults.hostile import (
     within,
 )
 from tests.faults.sound_rows import ROWS
-from tests.small_runs import ROOT, run_config
+from tests.small_runs import run_config
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 5.0
 """CPU seconds from a config's bytes to the setup. Nearly all configs take a tenth of a second."""
-FILES = sorted((ROOT / "configs").glob("*.yaml"))
+FILES = [path for name, path in named_configs().items() if "/" not in name]
 LAUGHS = "l0: &l0 [1]\n" + "".join(
     f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 10)
 )

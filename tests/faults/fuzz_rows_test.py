@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from codejudge import Limits, Sandbox
 from motet.assembly.tasks import from_row
 from motet.data.load import load_rows
 from motet.errors import ConfigError
 from motet.models.tiny import make_tiny
-from motet.sandbox import Limits, Sandbox
 from motet.settings import TinyModel
 from tests.faults.hostile import (
     ODD_TEXTS,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from motet import cli
+from motet.commands import main as cli
 from tests.faults.short_runs import (
     command,
     differences,

@@ -19,8 +19,8 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from codejudge import Call, Returned, Sandbox
 from motet.rollout.record import read_episodes
-from motet.sandbox import Call, Returned, Sandbox
 from tests.faults.sound_rows import GSM8K
 from tests.faults.spies import MARK, row, spy
 from tests.fixtures.http_servers import running
@@ -156,7 +156,7 @@ class Machine:
 
     def typed(self, *words: str) -> "subprocess.CompletedProcess[bytes]":
         """Run the command with these words."""
-        program = [sys.executable, "-c", "from motet.cli import main; main()", *words]
+        program = [sys.executable, "-c", "from motet.commands.main import main; main()", *words]
         return subprocess.run(
             program, cwd=self.work, env=self.variables, capture_output=True, timeout=300,
             check=False,

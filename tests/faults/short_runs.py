@@ -17,6 +17,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
+from motet.config.named import config_path
 from tests.small_runs import ROOT, contents, rows, summary, weights
 
 STEPS = 20
@@ -51,7 +52,7 @@ def command(name: str, runs: Path, *flags: str, halt: str | None = None) -> list
     With `halt`, the process stops itself once that pattern matches a file in its folder.
     """
     overrides = (*SHORT[name], f"train.steps={STEPS}", "evaluation.tasks=4", "evaluation.every=6")
-    program = "from motet.cli import main; main()"
+    program = "from motet.commands.main import main; main()"
     if halt is not None:
         program = (
             f"from tests.faults.halting import halt_once; halt_once({str(runs)!r}, "
@@ -61,7 +62,7 @@ def command(name: str, runs: Path, *flags: str, halt: str | None = None) -> list
     return [
         *motet,
         "train",
-        str(ROOT / f"configs/{name}.yaml"),
+        str(config_path(name)),
         *overrides,
         "--runs",
         str(runs),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.core import Reply, Transition
-from motet.environments.coding.generation import CodeGeneration, GenerationState
+from motet_tasks.coding.generation import CodeGeneration, GenerationState
 
 MARK = "canary"
 """Part of every secret of these tests, so that a program can recognise one."""

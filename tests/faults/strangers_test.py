@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from motet import cli
+from motet.commands import main as cli
 from motet.trainer.checkpoint import file_hash
 from tests.faults.hostile import within
 from tests.small_runs import run_config

@@ -9,22 +9,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from codejudge import Sandbox
 from motet.core import Completion, Environment, Episode, Outcome, Reply, Round, Task
-from motet.environments.coding.bug_fix import BugFix
-from motet.environments.coding.bug_fix_tiny import TinyBugFix
-from motet.environments.coding.completion import CodeCompletion
-from motet.environments.coding.generation import CodeGeneration
-from motet.environments.debate.game import Debate
 from motet.environments.debate_tiny import TinyDebate
-from motet.environments.minecraft.house_build import HouseBuild
-from motet.environments.minecraft.str_build import StrBuild
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
-from motet.environments.writing import WritingEnvironment
 from motet.errors import EnvironmentFault, RewardFault, SamplerFault, SandboxFault
 from motet.models.prompts import encode
 from motet.rollout.record import read_episodes, write_episode
-from motet.sandbox import Sandbox
+from motet_tasks.coding.bug_fix import BugFix
+from motet_tasks.coding.bug_fix_tiny import TinyBugFix
+from motet_tasks.coding.completion import CodeCompletion
+from motet_tasks.coding.generation import CodeGeneration
+from motet_tasks.debate.game import Debate
+from motet_tasks.minecraft.house_build import HouseBuild
+from motet_tasks.minecraft.str_build import StrBuild
+from motet_tasks.writing import WritingEnvironment
 
 FAULTS = (EnvironmentFault, RewardFault, SamplerFault, SandboxFault)
 """Faults that a run records. Any other error of an environment is a bug, though a run

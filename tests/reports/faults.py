@@ -364,19 +364,19 @@ FAULTS = [
     ),
     Edit(
         RUNS + "an_async_reward_belongs_to_its_own_texts_and_is_asked_once",
-        "rewards/reward.py",
+        "environments/reward.py",
         "        result = await call(judge, task, texts)\n",
         "        result = await call(judge, task, texts)\n        await call(judge, task, texts)\n",
     ),
     Edit(
         RUNS + "an_async_reward_belongs_to_its_own_texts_and_is_asked_once",
-        "rewards/reward.py",
+        "environments/reward.py",
         "result = await call(judge, task, texts)",
         "result = judge(task, texts)",
     ),
     Edit(
         RUNS + "a_reward_that_is_no_number_is_a_fault_and_never_zero[nan]",
-        "rewards/reward.py",
+        "environments/reward.py",
         "if isinstance(number, Real) and math.isfinite(number):",
         "number = 0.0 if number != number else number\n"
         "        if isinstance(number, Real) and math.isfinite(number):",
@@ -491,7 +491,9 @@ FAULTS = [
 def copied(folder: Path) -> Path:
     """Copy the package without its tests, and return the folder that holds it."""
     shutil.copytree(
-        ROOT / "motet", folder / "motet", ignore=shutil.ignore_patterns("*_test.py", "__pycache__")
+        ROOT / "packages/motet/src/motet",
+        folder / "motet",
+        ignore=shutil.ignore_patterns("*_test.py", "__pycache__"),
     )
     return folder
 

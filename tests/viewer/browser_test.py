@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 import pytest
 
 from motet.api.keeping import Keeper
-from motet.viewer.export import export_viewer
-from motet.viewer.pages import Pages
-from motet.viewer.queries import GameFilter
-from motet.viewer.shelf import find_runs
+from motet_view.export import export_viewer
+from motet_view.pages import Pages
+from motet_view.queries import GameFilter
+from motet_view.shelf import find_runs
 from tests.fixtures.recorded_runs import (
     BASELINES,
     HOSTILE,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from motet.viewer.pages import Pages
-from motet.viewer.server import serve_viewer
-from motet.viewer.shelf import find_runs
+from motet_view.pages import Pages
+from motet_view.server import serve_viewer
+from motet_view.shelf import find_runs
 from tests.fixtures.recorded_runs import make_hostile_run, make_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -106,7 +106,7 @@ class Served:
 
     def game(self, run: str, task: str, order: Any = "newest") -> int:
         """The number of a game of a task."""
-        from motet.viewer.queries import GameFilter
+        from motet_view.queries import GameFilter
 
         return int(self.pages.games(run, GameFilter(task=task, order=order))["games"][0]["id"])
 

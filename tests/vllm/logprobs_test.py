@@ -11,9 +11,9 @@ import torch
 from motet.cluster.verification import Difference, difference
 from motet.cluster.vllm_engine import CPU_PREFILL_TOKENS, EngineAnswer
 from motet.core import Sampled, SampleRequest, ScoreRequest
+from motet.core.seeding import derive
 from motet.errors import MotetError
 from motet.models.sampler import LocalSampler
-from motet.seeding import derive
 from motet.settings import Decode
 from tests.vllm.conftest import Kind
 from tests.vllm.engines import RealEngines

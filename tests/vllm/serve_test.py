@@ -10,7 +10,8 @@ import pytest
 from openai import OpenAI
 
 import motet
-from motet.api.serving import SampledBy
+import motet_serve
+from motet_serve.api import SampledBy
 from tests.cluster.conftest import placed, terminated
 from tests.serve_test import Command
 from tests.small_runs import LORA, run_config
@@ -59,7 +60,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(team: Path, engine: SampledBy, *overrides: str) -> list[str]:
     """Return what every agent says to the questions when it takes the most likely tokens."""
     lines: list[str] = []
-    unanswered = motet.chat(
+    unanswered = motet_serve.chat(
         team, overrides, lines=QUESTIONS, temperature=0.0, show_messages=True, engine=engine,
         write=lines.append, complain=lines.append, show="silent",
     )  # fmt: skip
@@ -123,4 +124,4 @@ def test_the_server_answers_streams_and_survives_the_death_of_an_engine(full: Pa
 
 def test_a_temperature_that_vllm_refuses_is_refused_before_anything_starts(full: Path) -> None:
     with pytest.raises(motet.ConfigError, match=r"the team samples at temperature 3; .*0\.01 to 2"):
-        motet.chat(full, lines=[], engine="vllm", temperature=3.0, show="silent")
+        motet_serve.chat(full, lines=[], engine="vllm", temperature=3.0, show="silent")

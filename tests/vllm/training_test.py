@@ -14,8 +14,8 @@ import pytest
 from safetensors.torch import load_file
 
 import motet
+from motet.config.named import config_path
 from tests.metrics_test import listed
-from tests.small_runs import ROOT
 
 pytestmark = pytest.mark.slow
 VLLM = ["cluster.samplers.engine=vllm", "cluster.samplers.gpus=0", "cluster.learners.gpus=0"]
@@ -26,13 +26,13 @@ LORA = ["policies.aux.train=lora", "policies.main.train=lora"]
 def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The base model of the quickstart after its warm-up."""
     into = tmp_path_factory.mktemp("warm")
-    return motet.warmup(ROOT / "configs" / "quickstart.yaml", into=into, show="silent")["tiny"]
+    return motet.warmup(config_path("quickstart"), into=into, show="silent")["tiny"]
 
 
 def trained(runs: Path, name: str, base: str, *overrides: str, **named: Any) -> Path:
     model = ["models.tiny.embedded=null", f"models.tiny.path={base}", "warmup=null"]
     motet.train(
-        ROOT / "configs" / "quickstart.yaml",
+        config_path("quickstart"),
         [f"name={name}", *model, *VLLM, "evaluation.every=0", *overrides],
         runs=runs,
         show="silent",

@@ -1,5 +1,0 @@
-"""The command `motet` as `python -m motet`."""
-
-from motet.cli import main
-
-main()

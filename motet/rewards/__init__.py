@@ -1,8 +1,0 @@
-"""Rewards: map a task and the agents' completions to a score with named terms.
-
-This folder judges code, answers and texts. The environments call it.
-"""
-
-from motet.rewards.reward import Reward, RewardLike, Score
-
-__all__ = ["Reward", "RewardLike", "Score"]

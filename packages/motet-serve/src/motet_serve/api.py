@@ -1,0 +1,180 @@
+"""chat and serve: ask a trained team."""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, TypeAlias, Unpack, get_args
+
+from motet.api.objects import Objects
+from motet.api.setup import (
+    ConfigLike,
+    Show,
+    models_of,
+    read_config,
+    run_of,
+    setup_in_scratch,
+    sources_of,
+)
+from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.config.schema import RunConfig
+from motet.core import Sampler
+from motet.core.seeding import derive
+from motet.errors import ConfigError
+from motet.user_code.blocking import blocking
+from motet.user_code.timeouts import run_loop
+from motet_serve.app import create_app
+from motet_serve.http.key import key_in
+from motet_serve.http.metrics import ServerMetrics
+from motet_serve.http.server import reserved, run_app
+from motet_serve.limits import ChatLimits
+from motet_serve.protocol import openai_error
+from motet_serve.sharing import SharedSampler
+from motet_serve.team import (
+    AgentMessage,
+    AnswerSettings,
+    ChatTeam,
+    TeamAnswer,
+    check_can_chat,
+)
+from motet_serve.terminal import converse, typed_lines
+
+PROMPT = "you> "
+SampledBy: TypeAlias = Literal["own", "vllm"]
+"""What samples: Motet in this process, or vLLM engines in processes of their own."""
+
+
+@contextmanager
+def _opened(
+    settings: RunConfig, target: ConfigLike, engine: SampledBy, show: Show, *, whole: bool
+) -> Iterator[tuple[TaskSetup, Sampler]]:
+    """Load the team of `target`, after the check that vLLM is there, and with `whole` that its
+    environment can be asked."""
+    if engine not in get_args(SampledBy):
+        raise ConfigError(f"engine is {engine!r}; expected own or vllm")
+    if engine == "vllm":
+        from motet.cluster.vllm_checks import check_installed
+
+        check_installed()
+    use_threads(settings)
+    with setup_in_scratch(settings, train=False, reads_tasks=False) as (setup, scratch):
+        if whole:
+            check_can_chat(setup.environment)
+        if engine == "own":
+            yield setup, run_loop(models_of(setup, run_of(target), scratch, show)).sampler
+            return
+        from motet.cluster.served import open_engines
+
+        sources = run_loop(sources_of(setup, run_of(target), scratch, show))
+        with open_engines(setup, *sources) as sampler:
+            yield setup, sampler
+
+
+@blocking
+def chat(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    lines: Iterable[str] | None = None,
+    show_messages: bool = False,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    seed: int | None = None,
+    engine: SampledBy = "own",
+    write: Callable[[str], None] = print,
+    complain: Callable[[str], None] = print,
+    show: Show = "auto",
+    **objects: Unpack[Objects],
+) -> int:
+    """Answer a person's texts with the whole team, one after the other.
+
+    Return the number of texts that got no answer.
+
+    Args:
+        lines: the texts, one a line; lines between two lines of ``` are one text. By default they
+            are read from standard input until Ctrl-D or Ctrl-C.
+        show_messages: also write what the agents say to each other, as it comes.
+        temperature, max_tokens: of each message; those of the training by default. Temperature 0
+            takes the most likely token.
+        seed: the same seed gives the same conversation. Random by default.
+        engine: own, or vllm, which needs pip install "motet[cluster]".
+        write, complain: called with each answer, and each error.
+
+    Raises: ConfigError, also if the environment cannot be asked.
+    """
+    settings = read_config(target, overrides, **objects)
+    first = secrets.randbits(63) if seed is None else seed
+    AnswerSettings(first, temperature)  # refuses a temperature before any model is loaded
+    if engine == "vllm" and temperature:
+        from motet.cluster.vllm_checks import check_temperature
+
+        check_temperature("the team", temperature)
+    with _opened(settings, target, engine, show, whole=True) as (setup, sampler):
+        team = ChatTeam(setup.environment, setup.team, setup.config.rollout, sampler)
+        asked = 0
+
+        def ask(text: str, told: Callable[[AgentMessage], None]) -> TeamAnswer:
+            nonlocal asked
+            asked += 1
+            chosen = AnswerSettings(derive(first, asked), temperature, None, max_tokens)
+            return run_loop(team.ask(text, chosen, told))
+
+        given = iter(lines) if lines is not None else typed_lines(PROMPT)
+        try:
+            return converse(ask, write, complain, show=show_messages, lines=given)
+        except KeyboardInterrupt:
+            return 0
+
+
+@blocking
+def serve(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    key_variable: str | None = None,
+    without_key: bool = False,
+    engine: SampledBy = "own",
+    limits: ChatLimits | None = None,
+    say: Callable[[str], None] = print,
+    show: Show = "auto",
+    **objects: Unpack[Objects],
+) -> None:
+    """Serve a team in the form of OpenAI's chat API until SIGTERM or SIGINT.
+
+    The model `team` is the whole team, `team/AGENT` one agent. If the environment defines no
+    `chat_task` and `chat_answer`, only the agents are served. After the signal it answers open
+    requests and returns. Call it in the main thread only; where an event loop runs there, as in
+    Jupyter, the stop button ends it.
+
+    Args:
+        key_variable: the environment variable with the key that requests must send.
+        without_key: also accept requests of other machines without a key. By default a server
+            without a key only serves this machine.
+        engine: own, or vllm, which needs pip install "motet[cluster]".
+        say: called with the address when the server listens.
+
+    Raises: ConfigError.
+    """
+    from motet import __version__
+
+    key = None if key_variable is None else key_in(key_variable)
+    settings, chosen = read_config(target, overrides, **objects), limits or ChatLimits()
+    with (
+        reserved(host, port, key=key, without_key=without_key) as listener,
+        _opened(settings, target, engine, show, whole=False) as (setup, sampler),
+    ):
+        metrics = ServerMetrics("motet_team_")
+        shared = SharedSampler(sampler, chosen.max_batch, metrics.batch)
+        try:
+            team = ChatTeam(setup.environment, setup.team, setup.config.rollout, shared)
+            app = create_app(team, __version__, key=key, limits=chosen, metrics=metrics)
+            name = target if isinstance(target, str | Path) else settings.name
+            run_app(
+                app, listener, host, chosen,
+                lambda url: say(f"{name} is served at {url}/v1 ({', '.join(team.names)})"),
+                openai_error,
+            )  # fmt: skip
+        finally:
+            shared.close()

@@ -1,0 +1,8 @@
+"""Rewards: map a task and the agents' completions to a score with named terms.
+
+This folder judges code, answers and texts. The environments call it.
+"""
+
+from motet.environments.reward import Reward, RewardLike, Score
+
+__all__ = ["Reward", "RewardLike", "Score"]

@@ -1,0 +1,76 @@
+"""Requests that a server refuses before it loads a model."""
+
+import socket
+
+import pytest
+
+from motet.errors import ConfigError
+from motet_verifier.limits import ScoringLimits
+from motet_verifier.server import serve
+
+
+def try_to_serve(tmp_path, **settings):
+    chosen = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "device": "cpu",
+        "reads": "end",
+        "key": None,
+        "without_key": False,
+        "limits": ScoringLimits(),
+    }
+    with pytest.raises(ConfigError) as caught:
+        serve(tmp_path / "nothing", "1", **{**chosen, **settings}, say=print)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.7", "example.org"])
+def test_whoever_lets_others_in_needs_a_key_or_says_that_none_is_needed(tmp_path, host):
+    said = try_to_serve(tmp_path, host=host)
+    assert f"host {host!r} can be reached from other machines, but there is no key" in said
+    assert "--key-variable" in said
+    assert "--without-key" in said
+
+
+@pytest.mark.parametrize("settings", [{"key": "k"}, {"without_key": True}])
+def test_with_a_key_or_the_word_others_are_let_in(tmp_path, settings):
+    assert "has no verifier.json" in try_to_serve(tmp_path, host="0.0.0.0", **settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_this_machine_needs_no_key(tmp_path, host):
+    if host == "::1" and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    assert "has no verifier.json" in try_to_serve(tmp_path, host=host)
+
+
+@pytest.mark.parametrize("key", ["", "two words", "Schlüssel", "a\nb"])
+def test_a_key_that_no_header_can_carry_is_refused(tmp_path, key):
+    said = try_to_serve(tmp_path, key=key)
+    assert "that an HTTP header cannot hold" in said
+    assert not key or key not in said
+
+
+def test_a_port_that_is_taken_is_said_before_anything_is_loaded(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        said = try_to_serve(tmp_path, port=port)
+    assert (
+        f"cannot listen at 127.0.0.1, port {port}: Address already in use; choose another --port"
+        in said
+    )
+
+
+def test_a_host_that_is_none_is_said(tmp_path):
+    assert "host 'no.such.invalid' is not a valid address" in try_to_serve(
+        tmp_path, host="no.such.invalid", without_key=True
+    )
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,345 @@
+"""The table of named algorithms.
+
+An algorithm is only a set of options. The trainer never checks its name.
+
+To add your own algorithm, write `ALGORITHMS["mine"] = Algorithm(...)`, or set
+`algorithm: {name: ./mine.py:mine}` in a config.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from motet.errors import ConfigError
+from motet.settings import Algorithm, Plan, Preference
+from motet.user_code.plugins import is_reference, load_function, load_object, nearest
+
+if TYPE_CHECKING:
+    from motet.credit.baselines import Baseline, Comparison
+    from motet.credit.own import CreditFunction
+
+BASELINE_NAMES = (
+    "none", "group_mean", "leave_one_out", "leave_one_agent_out", "group_max", "greedy_path",
+    "moving_average",
+)  # fmt: skip
+LOSS_NAMES = ("policy_gradient", "clipped_surrogate", "gspo", "cispo")
+"""The names of the tables in `credit.baselines` and `losses`. A config that uses only these is read
+without torch, whose import takes seconds."""
+PPO: dict[str, Any] = {
+    "policy_loss": "clipped_surrogate",
+    "epochs": 4,
+    "whiten": True,
+    "clip_value": 0.2,
+    "reduce": "token_mean",
+}
+"""Options of all algorithms with clipped updates, from PPO (Schulman et al. 2017, arXiv 1707.06347)
+and its reference code."""
+ALGORITHMS: dict[str, Algorithm] = {
+    row.name: row
+    for row in (
+        # CoMLRL (arXiv 2508.04652): joint reward, sequence sum, no KL. No division by the std,
+        # which comlrl 1.4.3 has by default
+        Algorithm(name="mareinforce", baseline="none"),
+        Algorithm(name="magrpo", baseline="group_mean"),
+        Algorithm(name="marloo", baseline="leave_one_out"),
+        Algorithm(name="maremax", baseline="group_max"),
+        # ReMax (arXiv 2310.10505): the baseline is the return of one greedy path per task
+        Algorithm(name="remax", baseline="greedy_path", group_by="task"),
+        # GRPO (arXiv 2402.03300) in Dr. GRPO's form (2503.20783): magrpo with one agent
+        Algorithm(name="grpo", baseline="group_mean"),
+        # GSPO (arXiv 2507.18071): one ratio per completion, clipped to a very small range
+        Algorithm(
+            name="gspo",
+            baseline="group_mean",
+            scale="std",
+            policy_loss="gspo",
+            clip_low=3e-4,
+            clip_high=4e-4,
+            reduce="sequence_mean",
+            minibatches=4,
+        ),
+        # CISPO (arXiv 2506.13585): clipped weights in place of clipped updates, no lower bound; the
+        # upper bound 5 is that of arXiv 2510.13786
+        Algorithm(
+            name="cispo",
+            baseline="group_mean",
+            scale="std",
+            policy_loss="cispo",
+            clip_low=1.0,
+            clip_high=4.0,
+            reduce="token_mean",
+            minibatches=4,
+        ),
+        # CoMLRL's MADPO (comlrl 1.4.3): DPO over joint actions, without a reference
+        Algorithm(name="madpo", preference=Preference()),
+        # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), the critic reads the own or the joint
+        # observation
+        Algorithm(name="iac", critic_view="own", gae_lambda=0.95),
+        Algorithm(name="maac", critic_view="joint", gae_lambda=0.95, reward_sharing="all"),
+        # IPPO (arXiv 2011.09533) and MAPPO (2103.01955): the same with clipped updates
+        Algorithm(name="ippo", critic_view="own", gae_lambda=0.95, **PPO),
+        Algorithm(name="mappo", critic_view="joint", gae_lambda=0.95, reward_sharing="all", **PPO),
+        # MAPoRL (arXiv 2502.18439): PPO over the tokens of each turn; returns include all agents'
+        # later scores
+        Algorithm(
+            name="maporl",
+            critic_view="own",
+            scope="token",
+            gae_lambda=0.95,
+            returns="discounted_sum",
+            reward_sharing="all",
+            gamma=0.3,
+            minibatches=8,
+            kl_in="reward",
+            kl_coefficient=0.002,
+            **PPO,
+        ),
+    )
+}
+
+
+def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> Algorithm:
+    """Return a named algorithm with some fields replaced.
+
+    `name` is a key of `ALGORITHMS`, or a reference `module:NAME` or `./file.py:NAME` to an
+    Algorithm.
+
+    Raises: ConfigError for an unknown name; pydantic's ValidationError if the fields contradict
+    each other.
+    """
+    row = load_object(name, folder) if is_reference(name) else ALGORITHMS.get(name)
+    if not isinstance(row, Algorithm):
+        raise ConfigError(
+            f"algorithm.name is {name!r}{nearest(name, ALGORITHMS)}; expected one of "
+            f"{', '.join(ALGORITHMS)}, "
+            f"or the Algorithm at package.module:NAME or ./file.py:NAME"
+        )
+    algorithm = Algorithm.model_validate({**row.model_dump(), "name": row.name, **overrides})
+    _check_baseline(algorithm.baseline, folder)
+    _check_policy_loss(algorithm, folder)
+    return algorithm
+
+
+def check_names(algorithm: Algorithm) -> None:
+    """Check the names of the baseline and the policy loss. References are not loaded.
+
+    Raises: ConfigError for an unknown name.
+    """
+    if not is_reference(algorithm.baseline):
+        _check_baseline(algorithm.baseline, Path())
+    if not is_reference(algorithm.policy_loss):
+        _check_policy_loss(algorithm, Path())
+
+
+def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
+    """Check the policy loss; add the user's own to the table. Raises: ConfigError."""
+    name = algorithm.policy_loss
+    if name in LOSS_NAMES:
+        _check_importance_sampling(algorithm, name != "policy_gradient")
+        return
+    from motet.losses import POLICY_LOSSES, PolicyLoss, checked_loss
+
+    if is_reference(name) or name not in POLICY_LOSSES:  # its file may have been edited
+        found = _own("policy_loss", name, POLICY_LOSSES, PolicyLoss, folder)
+        own = found if isinstance(found, PolicyLoss) else PolicyLoss(found)
+        who = f"policy_loss {name}"
+        ratio = own.ratio and checked_loss(own.ratio, f"ratio of {who}", learns=False)
+        POLICY_LOSSES[name] = PolicyLoss(checked_loss(own.of, who), ratio)
+    updates = algorithm.epochs * algorithm.minibatches
+    several = updates > 1 and algorithm.preference is None
+    if several and POLICY_LOSSES[name].ratio is None:
+        raise ConfigError(
+            f"policy_loss {name} has no ratio, so it allows one gradient step per "
+            f"sample set, got epochs {algorithm.epochs} x minibatches {algorithm.minibatches}: "
+            f"give a motet.losses.PolicyLoss with a ratio, or set both to 1"
+        )
+    _check_importance_sampling(algorithm, POLICY_LOSSES[name].ratio is not None)
+
+
+def _check_importance_sampling(algorithm: Algorithm, has_ratio: bool) -> None:
+    """Raises: ConfigError if importance weights would count the ratio of the loss twice."""
+    mode = algorithm.importance_sampling
+    token = algorithm.importance_ratio == "token"
+    if has_ratio and token and mode in ("truncate", "mask"):
+        raise ConfigError(
+            f"algorithm.importance_sampling is {mode} with importance_ratio token, but policy_loss "
+            f"{algorithm.policy_loss} already has the ratio of each token: use importance_ratio: "
+            "joint, or policy_loss: policy_gradient"
+        )
+
+
+def _check_baseline(name: str, folder: Path) -> None:
+    """Check the baseline; add the user's own to the table. Raises: ConfigError."""
+    if name in BASELINE_NAMES:
+        return
+    from motet.credit.baselines import BASELINES, Baseline
+    from motet.credit.own import checked
+
+    if name in BASELINES and not is_reference(name):
+        return
+    found = _own("baseline", name, BASELINES, Baseline, folder)
+    # A function without further facts compares a sample with others of its group.
+    own = found if isinstance(found, Baseline) else Baseline(found, siblings=True)
+
+    def samples(comparison: "Comparison") -> int:
+        return len(comparison.returns_S)
+
+    BASELINES[name] = replace(own, of=checked(own.of, f"baseline {name}", samples))
+
+
+def _own(field: str, name: str, table: Mapping[str, Any], kind: type, folder: Path) -> Any:
+    """Return the user's own function or entry of a table. Raises: ConfigError."""
+    if not is_reference(name):
+        raise ConfigError(
+            f"algorithm.{field} is {name!r}{nearest(name, table)}; expected one of "
+            f"{', '.join(table)}, or a function at package.module:NAME or ./file.py:NAME"
+        )
+    found = load_object(name, folder)
+    if not isinstance(found, kind) and not callable(found):
+        raise ConfigError(
+            f"algorithm.{field} is {name!r} of type {type(found).__name__}; expected a "
+            f"function or a {kind.__name__}"
+        )
+    return found
+
+
+def credit_function(name: str, folder: Path = Path()) -> "CreditFunction":
+    """Return the user's own credit function of this name, with its result checked.
+
+    Raises: ConfigError if there is none.
+    """
+    from motet.credit.own import checked
+
+    if not is_reference(name):
+        raise ConfigError(
+            f"credit is {name!r}; expected a function at package.module:NAME or ./file.py:NAME"
+        )
+    found = load_function(name, "credit", "a function of a motet.CreditStep", folder)
+    return checked(found, f"credit function {name}", lambda step: len(step.samples))
+
+
+def _baseline(algorithm: Algorithm) -> "Baseline":
+    from motet.credit.baselines import BASELINES
+
+    return BASELINES[algorithm.baseline]
+
+
+def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
+    """Check that the plan gives the algorithm groups that it can compare.
+
+    Raises: ConfigError that names the two settings that do not fit together.
+    """
+    baseline = _baseline(algorithm)
+    samples = list(plan.samples)
+    if algorithm.preference is not None and max(samples) < 2:
+        raise ConfigError(
+            f"rollout.samples {samples} gives one joint action per Round, but "
+            "algorithm.preference compares two: use at least 2 samples at one turn"
+        )
+    halves = algorithm.preference is not None and algorithm.preference.compare == "halves"
+    if halves and (plan.pairing != "aligned" or any(count % 2 for count in samples)):
+        raise ConfigError(
+            "algorithm.preference.compare halves compares the g-th joint actions of two halves of "
+            f"a Round, got rollout.samples {samples} with pairing {plan.pairing}: use even numbers "
+            "and pairing: aligned"
+        )
+    grouped = baseline.siblings or algorithm.scale == "std"
+    comparing = (
+        f"baseline {algorithm.baseline}"
+        if algorithm.scale == "none"
+        else f"scale {algorithm.scale}"
+    )
+    if grouped and algorithm.group_by == "round":
+        for turn, count in enumerate(samples):
+            if count < 2:
+                raise ConfigError(
+                    f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but "
+                    f"{comparing} compares samples of one Round: use at least 2 samples at every "
+                    "turn, or set algorithm.group_by: task"
+                )
+    if plan.prunes:
+        _check_pruning(algorithm, plan, grouped, comparing)
+    if algorithm.stopped_weight != 1.0 and plan.stop_at_reward is None:
+        raise ConfigError(
+            f"algorithm.stopped_weight {algorithm.stopped_weight} is for turns that a reward ends, "
+            f"got rollout.stop_at_reward null: set it, or drop stopped_weight"
+        )
+    if grouped and samples[0] < 2 and algorithm.group_by == "task":
+        raise ConfigError(
+            f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
+            "use at least 2 samples at turn 1, or use baseline: none"
+        )
+    if algorithm.baseline == "greedy_path" and not plan.straight:
+        raise ConfigError(
+            f"baseline greedy_path needs 1 sample after turn 1, got rollout.samples {samples}: "
+            "use [G, 1, ...]"
+        )
+    if baseline.crossed and plan.pairing != "crossed":
+        raise ConfigError(
+            f"baseline {algorithm.baseline} compares joint actions that differ in one agent only, "
+            f"got rollout.pairing {plan.pairing}: set rollout.pairing: crossed"
+        )
+    if algorithm.name == "grpo" and agents != 1:
+        raise ConfigError(f"algorithm grpo trains one agent, but the team has {agents}: use magrpo")
+
+
+def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
+    """Return warnings about combinations that are allowed but bias the gradient."""
+    found = []
+    rounds = plan.rounds(agents) if algorithm.group_by == "task" else (1,) * len(plan.samples)
+    groups = [count * each for count, each in zip(rounds, plan.samples, strict=True)]
+    if algorithm.baseline == "group_mean" and len(set(groups)) > 1:
+        shares = ", ".join(f"{size - 1}/{size}" for size in groups)
+        found.append(
+            f"baseline group_mean compares groups of {', '.join(map(str, groups))} at turns 1 to "
+            f"{len(groups)}, which weights the gradients of the turns by {shares}: use baseline "
+            "leave_one_out, or equal group sizes"
+        )
+    if plan.prunes and algorithm.pruned == "sibling_mean" and algorithm.returns != "current":
+        found.append(
+            f"algorithm.pruned sibling_mean with rollout.expand {plan.expand} is biased, as "
+            "published: later rewards have little or no effect on earlier turns. Use expand: all, "
+            "or, if baseline and scale allow it, expand: random with pruned: reweight"
+        )
+    return found
+
+
+def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: str) -> None:
+    """Check that a plan which prunes joint actions fits the algorithm.
+
+    Raises: ConfigError if the algorithm reads or compares continuations that are not played, or if
+    no unbiased estimate exists.
+    """
+    if grouped and min(plan.samples[1:]) < 2:
+        raise ConfigError(
+            f"rollout.expand {plan.expand} leaves one path after turn 1, so {comparing} cannot "
+            f"compare samples with rollout.samples {list(plan.samples)}: use expand: all, or at "
+            "least 2 samples at every turn"
+        )
+    looks_ahead = algorithm.returns in ("discounted_sum", "last")
+    if looks_ahead or algorithm.incentives.any:
+        reading = (
+            f"algorithm.returns {algorithm.returns}" if looks_ahead else "algorithm.incentives"
+        )
+        raise ConfigError(
+            f"{reading} needs the next Round of every joint action, but rollout.expand "
+            f"{plan.expand} does not play all of them: use expand: all"
+        )
+    if algorithm.pruned == "sibling_mean" or algorithm.returns == "current":
+        return
+    if plan.expand == "best":
+        raise ConfigError(
+            "algorithm.pruned reweight needs an unbiased choice, but rollout.expand best "
+            "continues only from the best joint action: use expand: random or all, or pruned: "
+            "sibling_mean, which is biased as in the published trainer"
+        )
+    linear = _baseline(algorithm).linear
+    if not linear or algorithm.scale != "none":
+        raise ConfigError(
+            "rollout.expand random with algorithm.pruned reweight needs advantages that are "
+            "linear in the returns, got "
+            f"{comparing if linear else f'baseline {algorithm.baseline}'}: use another baseline "
+            "and scale: none, expand: all, or pruned: sibling_mean, which is biased as in the "
+            "published trainer"
+        )

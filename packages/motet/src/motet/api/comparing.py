@@ -1,0 +1,230 @@
+"""Compare teams: with baselines, and with the teams of other runs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from motet.api.objects import Objects
+from motet.api.run_rows import differing, refuse_others
+from motet.api.setup import (
+    ConfigLike,
+    Show,
+    models_of,
+    read_config,
+    run_of,
+    setup_in_scratch,
+    tag_of,
+)
+from motet.assembly import bases
+from motet.assembly.models import Models, assemble
+from motet.assembly.task_setup import TaskSetup, team_of, use_threads
+from motet.config.schema import RunConfig
+from motet.config.targets import is_exported, run_of_checkpoint
+from motet.errors import ConfigError
+from motet.evaluation.baseline_table import baseline_table
+from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
+from motet.evaluation.crossplay import Crossplay
+from motet.evaluation.crossplay import crossplay as play_crossplay
+from motet.models.sampler import LocalSampler
+from motet.trainer.notices import Notices
+from motet.trainer.progress import Progress
+from motet.user_code.blocking import blocking
+from motet.user_code.timeouts import run_loop
+
+TRAINED = "trained team"
+
+
+# --------------------------------------------------------------------------------------- baselines
+
+
+@blocking
+def measure_baselines(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    samples: int | None = None,
+    single: str | None = None,
+    against: Sequence[str | Path] = (),
+    show: Show = "auto",
+    **objects: Unpack[Objects],
+) -> dict[str, Any]:
+    """Play the held-out tasks with every protocol.
+
+    For a run folder the trained team comes first; for a config, the team that it starts with.
+
+    Args:
+        samples: games per task, instead of `evaluation.samples`.
+        single: the agent whose policy plays alone; by default the last agent.
+        against: more run folders. Their trained teams play the same tasks, each in its own
+            environment.
+        objects: replace what the config names, as in `train`.
+
+    Returns a `BaselineTable` as plain JSON. docs/evaluation.md describes each protocol.
+    """
+    games = [] if samples is None else [f"evaluation.samples={samples}"]
+    settings = read_config(target, [*overrides, *games], **objects)
+    run = run_of(target)
+    if run is not None and is_exported(run):
+        raise ConfigError(
+            f"{run} is an exported team, without the untrained one that it is compared with; "
+            "expected the run that it was exported from"
+        )
+    use_threads(settings)
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
+        soloist = tuple(setup.team.agents)[-1] if single is None else single
+        if soloist not in setup.team.agents:
+            raise ConfigError(
+                f"single names agent {soloist!r}; expected one of the agents "
+                f"{', '.join(setup.team.agents)}"
+            )
+        trained = [] if run is None else [run_loop(_trained(TRAINED, setup, run, scratch, show))]
+        trained += [_other(Path(other), setup, show) for other in against]
+        budget = trained[0].tokens_per_task if run is not None else None
+        untrained, left_out = run_loop(_baselines(setup, run, scratch, soloist, budget, show))
+    results = (
+        [*trained, *untrained] if run is not None else [*untrained[:1], *trained, *untrained[1:]]
+    )
+    table = baseline_table(
+        results,
+        left_out,
+        tasks=len(setup.tasks["eval"]),
+        samples=settings.evaluation.samples,
+        seed=settings.seed,
+    )
+    return asdict(table)
+
+
+async def _trained(
+    name: str, setup: TaskSetup, run: Path, scratch: Path, show: Show
+) -> BaselineResult:
+    """Play the trained team in the same way as the run's own last evaluation."""
+    models = await models_of(setup, run, scratch, show)
+    with Progress(show) as progress:
+        return result(
+            name,
+            await _context(setup, models, tag_of(setup, run), progress).play(name, _lineup(setup)),
+        )
+
+
+def _other(run: Path, setup: TaskSetup, show: Show) -> BaselineResult:
+    """Play another run's trained team on the tasks of `setup`. Raises: ConfigError if its tasks are
+    different."""
+    if run_of(run) is None:
+        raise ConfigError(
+            f"{run} is not a run folder: expected a folder with a config.yaml, such as "
+            "runs/quickstart"
+        )
+    same = setup.config.evaluation
+    count = "null" if same.tasks is None else same.tasks
+    settings = read_config(run, [f"evaluation.samples={same.samples}", f"evaluation.tasks={count}"])
+    with setup_in_scratch(settings, train=False) as (theirs, scratch):
+        ids = [[task.id for task in one.tasks["eval"]] for one in (setup, theirs)]
+        if ids[0] != ids[1]:
+            first = next((pair for pair in zip(*ids, strict=False) if pair[0] != pair[1]), None)
+            what = (
+                f"{len(ids[1])} instead of {len(ids[0])}"
+                if first is None
+                else f"{first[1]!r} where {first[0]!r} is"
+            )
+            raise ConfigError(f"{run} has other held-out tasks ({what}); expected the same tasks")
+        return run_loop(_trained(f"trained team of {run.name}", theirs, run, scratch, show))
+
+
+async def _baselines(
+    setup: TaskSetup,
+    run: Path | None,
+    scratch: Path,
+    soloist: str,
+    budget: float | None,
+    show: Show,
+) -> tuple[list[BaselineResult], dict[str, str]]:
+    models = await _untrained_models(setup, run, scratch, show)
+    # Use the tag of the run's own first evaluation, so that the same completions are sampled.
+    tag = "evaluate" if run is None else "evaluate-000000"
+    with Progress(show) as progress:
+        return await play_baselines(
+            _context(setup, models, tag, progress), _lineup(setup), soloist, budget
+        )
+
+
+async def _untrained_models(
+    setup: TaskSetup, run: Path | None, scratch: Path, show: Show
+) -> Models:
+    """Return the models after the warm-up and before reinforcement learning."""
+    if run is None:
+        return await models_of(setup, None, scratch, show)
+    kept = (run_of_checkpoint(run) or run) / "models"
+    return assemble(setup, await bases.raw(setup, scratch, kept), train=False)
+
+
+def _context(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> EvalContext:
+    config = setup.config
+    return EvalContext(
+        setup.tasks["eval"],
+        models.sampler,
+        config.seed,
+        tag,
+        config.evaluation.samples,
+        Notices(progress.say).watching(progress.counter),
+    )
+
+
+def _lineup(setup: TaskSetup) -> Lineup:
+    return Lineup("the untrained team", setup.environment, setup.team, setup.config.rollout)
+
+
+# -------------------------------------------------------------------------------------- crossplay
+
+
+@blocking
+def crossplay(
+    runs: Sequence[str | Path], overrides: Sequence[str] = (), **objects: Unpack[Objects]
+) -> Crossplay:
+    """Play the first agent of every run with the other agents of every run, on the held-out tasks
+    of the first run. `objects` replace what the configs name, as in `train`.
+
+    Raises: ConfigError if the runs' environments differ.
+    """
+    refuse_others(runs, "crossplay")
+    configs = [read_config(run, overrides, **objects) for run in runs]
+    _refuse_strangers(runs, configs)
+    use_threads(configs[0])
+    with setup_in_scratch(configs[0], train=False) as (setup, scratch):
+        teams = [team_of(config, setup.environment) for config in configs]
+        policies: dict[str, Any] = {}
+        for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):
+            own = replace(setup, config=config, team=team)
+            models = run_loop(models_of(own, Path(run), scratch, "silent"))
+            policies |= {f"{number}/{name}": policy for name, policy in models.policies.items()}
+        sampler = LocalSampler(
+            policies,
+            rows_per_batch=configs[0].train.rows_per_batch,
+            on_long_prompt=configs[0].rollout.on_long_prompt,
+        )
+        return run_loop(
+            play_crossplay(
+                setup.environment,
+                setup.tasks["eval"],
+                sampler,
+                [(str(run), team) for run, team in zip(runs, teams, strict=True)],
+                configs[0].rollout,
+                seed=configs[0].seed,
+            )
+        )
+
+
+def _refuse_strangers(runs: Sequence[str | Path], configs: Sequence[RunConfig]) -> None:
+    """Raise ConfigError if the runs have different environments or numbers of turns."""
+    one, turns = configs[0].environment.model_dump(mode="json"), len(configs[0].rollout.samples)
+    for run, config in zip(runs, configs, strict=True):
+        other = {
+            "environment": config.environment.model_dump(mode="json"),
+            "turns": len(config.rollout.samples),
+        }
+        found = differing({"environment": one, "turns": turns}, other)
+        if found:
+            raise ConfigError(
+                f"{run} plays another game than {runs[0]} ({', '.join(found)}); expected runs of "
+                "the same game"
+            )

@@ -1,0 +1,242 @@
+"""dry_run and check: what is wrong with a config, before a run."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Unpack
+
+from codejudge import temporary
+from motet.api.memory_estimate import memory_of, memory_of_process, memory_warnings
+from motet.api.objects import Objects
+from motet.api.planning import Planned, expected
+from motet.api.run_warnings import IDLE, rewards_of, warnings_of
+from motet.api.setup import ConfigLike, Show, read_config
+from motet.api.training import train
+from motet.assembly.first_prompts import check_first_prompts
+from motet.assembly.homes import homes_of
+from motet.assembly.model_notes import note_models
+from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
+from motet.assembly.trial_game import acting_agents, trial_game
+from motet.config.load import make_config
+from motet.config.schema import RunConfig
+from motet.core import Fault
+from motet.errors import ConfigError, Interrupted
+from motet.models.loading import load_tokenizer
+from motet.trainer.notices import too_few_turns
+from motet.trainer.trackers import check_trackers
+from motet.user_code.blocking import blocking
+from motet.user_code.plugins import look_at
+from motet.user_code.timeouts import run_loop
+
+
+@dataclass(frozen=True)
+class HomeCost:
+    """A process of a run with a `cluster` section, and the estimate of its memory in bytes."""
+
+    name: str
+    gpus: int
+    residents: tuple[str, ...]
+    """The policies, critics and reward model that live there."""
+    memory: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one training step samples, and an estimate of the run's memory in bytes."""
+
+    steps: int
+    rounds: int
+    joint_actions: int
+    completions: int
+    longest_completions: int
+    """Number of tokens if every completion has the maximum length."""
+    memory: dict[str, int]
+    """Part -> bytes. `total` is their sum."""
+    warnings: list[str]
+    """Warnings about settings that are allowed but may be unwanted."""
+    notes: list[str] = field(default_factory=list)
+    """What a user should know about the models, such as what ends their completions."""
+    rewards: str = ""
+    """From which rewards the agents learn. Empty for one agent."""
+    homes: list[HomeCost] = field(default_factory=list)
+    """Empty without a `cluster` section."""
+    expected: Planned | None = None
+    """The seconds of a step, on paper (`configured`), if the config has homes on GPUs."""
+
+
+def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
+    """Return notes and warnings about the run's own models, as far as they are folders here.
+
+    The memory is estimated if all of them are.
+    """
+    paths = [base.path for base in settings.models.values() if base.path is not None]
+    here = [path for path in paths if look_at(Path(path)) == "folder"]
+    if not here:
+        return [], []
+    with open_task_setup(settings, train=True) as setup:
+        memory = memory_warnings(setup, memory_of(setup)) if here == paths else []
+        notes, warnings = prompt_warnings(setup, only_folders=True)
+        return notes, warnings + memory
+
+
+STAND_IN_SCORE = 0.5
+"""Score of every completion in `check` if the run has a verifier."""
+
+
+@blocking
+def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack[Objects]) -> Cost:
+    """Check everything that can be checked without a model, and count what a step samples.
+
+    The counts assume that no branch ends early, and that the agents act which a trial game shows.
+    `objects` replace what the config names, as in
+    `train`.
+
+    Raises: ConfigError for everything that `train` refuses before it reads a model or a run folder.
+    """
+    settings = read_config(config, overrides, **objects)
+    with open_task_setup(settings, train=True) as setup:
+        plan, acting_T = settings.rollout, run_loop(acting_agents(setup))
+        rounds_T = plan.rounds([len(acting) for acting in acting_T])
+        tasks = tasks_per_step_of(setup)
+        turns = [
+            (tasks * count * samples, acting)
+            for count, samples, acting in zip(rounds_T, plan.samples, acting_T, strict=True)
+        ]
+        memory = memory_of(setup)
+        notes, warnings = prompt_warnings(setup)
+        return Cost(
+            steps=steps_of(setup),
+            rounds=tasks * sum(rounds_T),
+            joint_actions=tasks
+            * sum(n * plan.joint_actions(t, len(acting_T[t])) for t, n in enumerate(rounds_T)),
+            completions=sum(each * len(acting) for each, acting in turns),
+            longest_completions=sum(
+                each * settings.decode_of(agent).max_new_tokens
+                for each, acting in turns
+                for agent in acting
+            ),
+            memory=memory,
+            warnings=[
+                *warnings_of(setup),
+                *warnings,
+                *memory_warnings(setup, memory),
+                *_trial_warnings(setup),
+            ],
+            notes=notes,
+            rewards=rewards_of(settings),
+            homes=_homes(setup),
+            expected=expected(settings),
+        )
+
+
+def _homes(setup: TaskSetup) -> list[HomeCost]:
+    if setup.config.cluster is None:
+        return []
+    return [
+        HomeCost(home.name, home.gpus, home.residents, memory_of_process(setup, home))
+        for home in homes_of(setup.config, setup.team)
+    ]
+
+
+def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> tuple[list[str], list[str]]:
+    """Return notes about the run's models, and the warnings about first prompts, contexts and chat
+    templates.
+
+    Embedded models, and models that cannot be read, are left out; with `only_folders`, those of the
+    hub too. Raises: ConfigError if a first prompt is longer than the context.
+    """
+    sources = {}
+    for name, base in setup.config.models.items():
+        if base.path is None or (only_folders and look_at(Path(base.path)) != "folder"):
+            continue
+        with suppress(ConfigError):
+            load_tokenizer(base.path)
+            sources[name] = base.path
+    notes, warnings = note_models(setup, sources)
+    return notes, run_loop(check_first_prompts(setup, sources)) + warnings
+
+
+def _trial_warnings(setup: TaskSetup) -> list[str]:
+    """Play one game without models. Return what is wrong with it."""
+    found, plan = run_loop(trial_game(setup)), setup.config.rollout
+    if isinstance(found, Fault):
+        return [f"a trial game without models failed: {found}"]
+    late = found is not None and found > len(plan.samples)
+    return [too_few_turns(plan, found)] if late else []
+
+
+@blocking
+def check(
+    config: ConfigLike,
+    overrides: Sequence[str] = (),
+    show: Show = "silent",
+    traceback: bool = False,
+    **objects: Unpack[Objects],
+) -> dict[str, Any]:
+    """Run two steps with tiny models in place of the run's own, in a temporary folder.
+
+    It finds errors that only occur at run time: an environment that raises, a reward service that
+    cannot be reached, a prompt without tokens. `objects` replace what the config names, as in
+    `train`.
+
+    Returns the summary. Its entry `stand_ins` lists other parts that were replaced, and `notes`
+    says what ends a completion of the run's own models. With
+    `traceback`, the whole traceback of the first fault of each cause is shown. Raises: as `train`.
+    """
+    settings = read_config(config, overrides, **objects)
+    plain, stand_ins = _shortened(settings)
+    short = make_config(plain, places=settings.places)
+    check_trackers(settings.report)  # they must be there, and are not called
+    notes, warnings = _model_warnings(settings)
+    with temporary.folder("motet-check-") as runs:
+        try:
+            summary = train(short, runs=runs, show=show, traceback=traceback, advise=False)
+            warnings += [line for line in summary["warnings"] if not line.startswith(IDLE)]
+            return {**summary, "warnings": warnings, "notes": notes, "stand_ins": stand_ins}
+        except Interrupted as stop:
+            raise KeyboardInterrupt from stop  # there is no run to resume
+
+
+def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of a config for `check`, and which other parts have a stand-in."""
+    plain = settings.model_dump(mode="json")
+    plain["models"] = {
+        name: {"embedded": {"hidden_size": 32, "layers": 1, "context": 8192}, "device": "cpu"}
+        for name in plain["models"]
+    }
+    plain["warmup"] = plain["cluster"] = None
+    stand_ins: dict[str, str] = {}
+    if settings.verifier is not None and settings.verifier.constant is None:
+        plain["verifier"] = {"constant": STAND_IN_SCORE}
+        stand_ins["verifier"] = (
+            f"a score of {STAND_IN_SCORE} for every answer, because the check does not use the "
+            "run's verifier"
+        )
+    for policy in plain["policies"].values():
+        policy["adapter"] = None
+    for trained in (*plain["policies"].values(), plain["critic"], plain["reward_model"]):
+        if trained is not None and trained["lora"] is not None:
+            trained["lora"]["targets"] = "all-linear"  # the tiny model's modules have other names
+    if plain["reward_model"] is not None:
+        plain["reward_model"] |= {
+            "iterations": 1,
+            "tasks": 2,
+            "samples": 4,
+            "replay": {"mode": "current"},
+        }
+    if settings.algorithm.preference is not None:
+        pairs = settings.algorithm.preference.model_dump(mode="json")
+        plain["algorithm"]["preference"] = pairs | {"replay": {"mode": "current"}}
+    plain["train"] |= {
+        "steps": 2,
+        "epochs": None,
+        "tasks_per_step": 1 if settings.train.tasks_per_step == 1 else 2,
+    }
+    plain["evaluation"] |= {"every": 0, "tasks": 2}
+    decodes = [player["decode"] or {} for player in plain["team"].values()]
+    own = [decode for decode in decodes if "max_new_tokens" in decode]
+    for decode in own if len(own) == len(decodes) else [plain["decode"], *own]:
+        decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
+    plain["report"] = {"tensorboard": False, "episodes": "none"}
+    return plain, stand_ins

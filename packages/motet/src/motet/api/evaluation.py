@@ -1,0 +1,294 @@
+"""evaluate and play: rollouts without training."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from motet.api.objects import Objects
+from motet.api.selecting import VerifierLike, open_verifier, select
+from motet.api.setup import (
+    ConfigLike,
+    Show,
+    changed_since,
+    models_of,
+    read_config,
+    run_of,
+    setup_in_scratch,
+    tag_of,
+)
+from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.config.schema import RunConfig
+from motet.core import Environment, Episode
+from motet.errors import ConfigError
+from motet.evaluation.evaluate import (
+    Evaluation,
+    beside_control,
+    described,
+    evaluate_reference,
+    intervals,
+    times,
+)
+from motet.evaluation.evaluate import evaluate as play_all
+from motet.evaluation.message_shuffle import blanked, shuffled
+from motet.evaluation.pass_at_k import powers_of_two
+from motet.rollout.person import PersonSampler
+from motet.trainer.notices import Notices
+from motet.trainer.progress import Progress
+from motet.user_code.blocking import blocking
+from motet.user_code.timeouts import run_loop
+
+
+class Control(TypedDict):
+    """What agents read in place of messages, and after which turn (from 1)."""
+
+    are: Literal["shuffled", "blank"]
+    turn: int
+
+
+@blocking
+def evaluate(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    team: Literal["own", "reference"] = "own",
+    greedy: bool = False,
+    samples: int | None = None,
+    pass_at: Sequence[int] | None = None,
+    shuffle_turn: int | None = None,
+    blank_turn: int | None = None,
+    verifier: VerifierLike | None = None,
+    best_of: Sequence[int] | None = None,
+    show: Show = "auto",
+    traceback: bool = False,
+    **objects: Unpack[Objects],
+) -> dict[str, Any]:
+    """Play the held-out tasks with the trained team of a run folder, or with the team that a config
+    starts with.
+
+    Args:
+        team: "own", or "reference" for the environment's own solutions, which need no model.
+        greedy: decode greedily. The default is to sample as in training.
+        samples: games per task, instead of `evaluation.samples`.
+        pass_at: the k of pass@k. Default: 1 and the powers of two up to `samples`.
+        shuffle_turn, blank_turn: after this turn every agent receives the others' messages from
+            another task, or empty ones.
+        verifier: the address of a server, a folder, or an object with `score(chats)`. It chooses
+            among the answers of k games.
+        best_of: the k for the verifier, and so the games. Default: the powers of two.
+        traceback: show the whole traceback of the first fault of each cause.
+        objects: replace what the config names, as in `train`.
+
+    Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
+    gold_correlation, terms, turns, tokens, tokens_per_episode, completion_length, truncated,
+    duplicates, pass_at, by_turn, interval (95 %) and time. If available, also conventions (of the
+    environment), rows_passed_over (dataset rows that gave no task), code_changed (the user's files
+    that are other than when the run loaded them), success_by_turn and influence
+    (of debates), selection (by a verifier), and messages (the figures with real messages). All but
+    time is the same at every call. docs/evaluation.md explains each entry.
+    """
+    _refuse_best_of(best_of, verifier)
+    ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
+    settings = _settings(target, overrides, samples, ks, objects, one=greedy or team == "reference")
+    control = _control(shuffle_turn, blank_turn, team, len(settings.rollout.samples))
+    use_threads(settings)
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
+        opened = None if verifier is None else run_loop(open_verifier(verifier, setup))
+        evaluation, real = run_loop(
+            _reference(setup)
+            if team == "reference"
+            else _play(setup, run_of(target), scratch, greedy, control, show, traceback)
+        )
+        figures = described(evaluation, setup.environment, pass_at)
+        if opened is not None:
+            chosen = best_of or powers_of_two(figures["samples"])
+            figures["selection"] = run_loop(select(opened, setup, evaluation.games, chosen, show))
+        passed_over = setup.tasks.passed_over
+        changed = changed_since(run_of(target), settings)
+    figures |= {"code_changed": changed} if changed else {}
+    figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
+    if control is not None and real is not None:
+        figures["messages"] = {**control, **beside_control(real, evaluation, settings.seed)}
+    return figures | {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
+
+
+def _settings(
+    target: ConfigLike,
+    overrides: Sequence[str],
+    samples: int | None,
+    ks: Mapping[str, Sequence[int]],
+    objects: Objects,
+    *,
+    one: bool,
+) -> RunConfig:
+    """Return the settings with the number of games per task.
+
+    Args:
+        ks: argument name -> the numbers of games that it names. If `samples` is None, as many games
+            are played as the largest of `best_of` needs.
+        one: whether all games of a task would be equal, so that only one is allowed.
+
+    Raises: ConfigError if a number is out of range.
+    """
+    games = [] if samples is None else [f"evaluation.samples={samples}"]
+    settings = read_config(target, [*overrides, *games], **objects)
+    if one and samples not in (None, 1):
+        raise ConfigError(
+            f"samples is {samples}; expected 1, because all greedy and reference games of a task "
+            "are equal"
+        )
+    most = 1 if one else settings.evaluation.samples
+    if samples is None and not one:
+        most = max([most, *ks["best_of"]])
+    for name, named in ks.items():
+        wrong = [k for k in named if not 1 <= k <= most]
+        if wrong:
+            raise ConfigError(
+                f"{name} names {wrong[0]}; expected 1 to {most}, the games per task: raise samples"
+            )
+    evaluation = settings.evaluation.model_copy(update={"samples": most})
+    return settings.model_copy(update={"evaluation": evaluation})
+
+
+def _refuse_best_of(best_of: Sequence[int] | None, verifier: VerifierLike | None) -> None:
+    if best_of and verifier is None:
+        raise ConfigError(
+            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
+        )
+
+
+def _control(
+    shuffle_turn: int | None, blank_turn: int | None, team: str, turns: int
+) -> Control | None:
+    """Return how messages are replaced, and after which turn (from 1). Raises: ConfigError."""
+    turn_of = {"shuffle_turn": shuffle_turn, "blank_turn": blank_turn}
+    given = {name: turn for name, turn in turn_of.items() if turn is not None}
+    if not given:
+        return None
+    together = [*given, "team reference"] if team == "reference" else [*given]
+    if len(together) > 1:
+        raise ConfigError(f"got {' and '.join(together)}; expected only one of them")
+    ((name, turn),) = given.items()
+    if turns == 1:
+        raise ConfigError(
+            f"{name} is {turn}, but the game has one turn; expected a game with a later turn that "
+            "reads the messages"
+        )
+    if not 1 <= turn < turns:
+        raise ConfigError(
+            f"{name} is {turn}; expected 1 to {turns - 1}, because a later turn must read the "
+            "messages"
+        )
+    return {"are": "shuffled" if name == "shuffle_turn" else "blank", "turn": turn}
+
+
+async def _play(
+    setup: TaskSetup,
+    run: Path | None,
+    scratch: Path,
+    greedy: bool,
+    control: Control | None,
+    show: Show,
+    traceback: bool,
+) -> tuple[Evaluation, Evaluation | None]:
+    """Play the held-out tasks. With a control, return the games with replaced messages, and those
+    with real ones.
+    """
+    models, config, tasks = await models_of(setup, run, scratch, show), setup.config, setup.tasks
+    with Progress(show) as progress:
+        counter = Notices(progress.say, traceback).watching(progress.counter)
+
+        async def played(environment: Environment[Any]) -> Evaluation:
+            return await play_all(
+                environment,
+                tasks["eval"],
+                models.sampler,
+                setup.team,
+                config.rollout,
+                seed=config.seed,
+                tag=tag_of(setup, run),
+                samples=config.evaluation.samples,
+                greedy=greedy,
+                on_episode=counter("evaluate", len(tasks["eval"])),
+            )
+
+        real = await played(setup.environment)
+        if control is None:
+            return real, None
+        turn = control["turn"] - 1
+        replaced = (
+            blanked(setup.environment, turn)
+            if control["are"] == "blank"
+            else shuffled(setup.environment, real.episodes, turn)
+        )
+        return await played(replaced), real
+
+
+async def _reference(setup: TaskSetup) -> tuple[Evaluation, None]:
+    config = setup.config
+    found = await evaluate_reference(
+        setup.environment, setup.tasks["eval"], config.rollout, seed=config.seed
+    )
+    return found, None
+
+
+# -------------------------------------------------------------------------------------------- play
+
+
+def _with_typed_feedback(
+    target: ConfigLike, overrides: Sequence[str], settings: RunConfig, objects: Objects
+) -> RunConfig:
+    if len(settings.rollout.samples) == 1:
+        raise ConfigError(
+            "feedback is given between turns, but the game has one turn: use more, such as "
+            "rollout.samples=[1,1]"
+        )
+    return read_config(target, [*overrides, "environment.feedback.mode=human"], **objects)
+
+
+@blocking
+def play(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    task: int = 0,
+    greedy: bool = False,
+    person: str | None = None,
+    show: Show = "auto",
+    **objects: Unpack[Objects],
+) -> Episode:
+    """Play one path of one held-out task and return it as an episode.
+
+    Args:
+        person: an agent whose completions are typed at the terminal, or "feedback", if the feedback
+            to all agents between turns is typed.
+        objects: replace what the config names, as in `train`.
+    """
+    settings = read_config(target, overrides, **objects)
+    if person == "feedback" and person not in settings.team:
+        settings = _with_typed_feedback(target, overrides, settings, objects)
+        person = None
+    use_threads(settings)
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
+        tasks = setup.tasks["eval"]
+        if not 0 <= task < len(tasks):
+            raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
+        if person is not None and person not in setup.team.agents:
+            raise ConfigError(
+                f"got agent {person!r} to play; expected one of {', '.join(setup.team.agents)}"
+            )
+
+        async def one() -> Evaluation:
+            models = await models_of(setup, run_of(target), scratch, show)
+            sampler = models.sampler if person is None else PersonSampler(person, models.sampler)
+            return await play_all(
+                setup.environment,
+                [tasks[task]],
+                sampler,
+                setup.team,
+                settings.rollout,
+                seed=settings.seed,
+                tag="play",
+                greedy=greedy,
+            )
+
+        return run_loop(one()).episodes[0]

@@ -1,0 +1,282 @@
+"""load_run: a run folder as Python objects: metrics, episodes, the team and its models."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from motet.api.html import table_of
+from motet.api.objects import Objects
+from motet.api.recorded import recorded_advantages
+from motet.api.sample_rows import COLUMNS, sample_rows
+from motet.api.setup import models_of, read_config, recorded_config, run_of, setup_in_scratch
+from motet.assembly.models import Models
+from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.config.recorded import RecordedConfig
+from motet.core import Episode, Fault, Prompt, SampleRequest, Task
+from motet.core.seeding import derive
+from motet.errors import ConfigError, SamplerFault
+from motet.evaluation.evaluate import evaluate as play_all
+from motet.models.chat_template import tokenizer_with
+from motet.models.devices import resolve_device
+from motet.models.dtypes import DTYPES
+from motet.models.loading import load_model
+from motet.rollout.prompts import with_system
+from motet.rollout.record import read_episodes
+from motet.trainer.metrics import read_metrics
+from motet.trainer.prepare import check_seal
+from motet.trainer.run_folder import RunFolder, read_summary
+from motet.user_code.blocking import blocking
+from motet.user_code.looking import looking
+from motet.user_code.plugins import nearest
+from motet.user_code.timeouts import run_loop
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def load_run(path: str | Path) -> "LoadedRun":
+    """Return the run in a folder such as runs/quickstart. Nothing is read before it is asked for.
+
+    Raises: ConfigError if the folder is not that of a run.
+    """
+    if run_of(path) is None or not RunFolder(Path(path)).config.is_file():
+        raise ConfigError(f"{path} has no config.yaml; expected the folder of a run")
+    return LoadedRun(Path(path))
+
+
+@blocking
+def load_team(path: str | Path, **objects: Unpack[Objects]) -> "LoadedTeam":
+    """Load the trained team of a run folder, a checkpoint or an exported folder.
+
+    Close it, or use it in `with`. `objects` replace what its config names, as in `train`.
+
+    Raises: ConfigError if the folder has no team.
+    """
+    if run_of(path) is None:
+        raise ConfigError(f"{path} is not a folder; expected one with a trained team")
+    return LoadedTeam(Path(path), **objects)
+
+
+class LoadedRun:
+    """A run folder. `path` is its path."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._folder = RunFolder(path)
+
+    def __repr__(self) -> str:
+        return f"LoadedRun({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Show the held-out results in a notebook, or that there is no summary yet."""
+        if self._folder.summary.is_file():
+            try:
+                return table_of(self.summary)
+            except (ConfigError, LookupError, TypeError, ValueError, AttributeError):
+                return f"<code>{escape(repr(self))}</code>: its summary.json cannot be shown"
+        return f"<code>{escape(repr(self))}</code>: no summary.json yet"
+
+    @property
+    def config(self) -> RecordedConfig:
+        """The complete config. Nothing that it names is loaded; `train` and `read_config` take it,
+        and load it."""
+        return recorded_config(self.path)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What `train` returned. Raises: ConfigError if the run is not finished."""
+        if not self._folder.summary.is_file():
+            raise ConfigError(
+                f"{self.path} has no summary.json: the run is not finished; finish it with motet "
+                f"train {self._folder.config} --resume"
+            )
+        return read_summary(self._folder.summary)
+
+    @property
+    def metrics(self) -> "DataFrame":
+        """One row per step, and one column per metric of docs/metrics.md. Step 0 has the evaluation
+        before training. A metric that was not measured at a step is NaN."""
+        from pandas import DataFrame  # takes half a second to import
+
+        steps: dict[int, dict[str, Any]] = {}
+        for row in read_metrics(self._folder.metrics):
+            steps.setdefault(row["step"], {}).update(row)
+        ordered = [steps[step] for step in sorted(steps)]
+        return DataFrame(ordered, columns=_columns(ordered)).set_index("step")
+
+    @property
+    def warmup(self) -> "DataFrame":
+        """One row per step of the warm-up, with the loss of each model. It may be empty."""
+        from pandas import DataFrame
+
+        file = self._folder.warmup
+        rows = read_metrics(file) if file.is_file() else []
+        return DataFrame(rows, columns=_columns(rows)).set_index("step")
+
+    def episodes(self, kind: str = "train", step: int | None = None) -> Iterator[Episode]:
+        """Yield the recorded episodes in the order of the steps. One file is read at a time.
+
+        Args:
+            kind: train, or evaluate for the evaluations.
+            step: only those of this step.
+
+        Raises: ConfigError if nothing was recorded.
+        """
+        names = f"{kind}-*.jsonl" if step is None else f"{kind}-{step:06d}.jsonl"
+        files = sorted(self._folder.episodes(kind, 0).parent.glob(names))
+        if not files:
+            raise ConfigError(
+                f"{self.path} has no episodes {names}; expected kind train or evaluate, and a step "
+                "that was played (report.episodes: all records those of training)"
+            )
+        return (episode for file in files for episode in read_episodes(file).episodes)
+
+    def samples(self, step: int, **objects: Unpack[Objects]) -> "DataFrame":
+        """Return the completions of a training step, one row each: prompt, text, tokens, reward,
+        advantage (docs/python.md lists the columns).
+
+        Advantages are None if they need more than the recorded rewards, such as a critic's values.
+        `objects` replace what the config names, as in `train`; a credit function that is given
+        here is called. Nothing that the config names is loaded.
+        """
+        from pandas import DataFrame
+
+        found = list(self.episodes("train", step))
+        with looking():
+            advantages = recorded_advantages(recorded_config(self.path, **objects), found)
+        return DataFrame(sample_rows(found, advantages), columns=list(COLUMNS))
+
+    def team(self, **objects: Unpack[Objects]) -> "LoadedTeam":
+        """Load the trained team, to ask its agents or to play. Close it, or use it in `with`.
+
+        `objects` replace what the config names, as in `train`.
+        """
+        return LoadedTeam(self.path, **objects)
+
+    def model(self, policy: str, *, device: str = "auto") -> Any:
+        """Return a trained policy as a transformers model, or as a PEFT model for an adapter.
+
+        It is in evaluation mode. `tokenizer` returns its tokenizer. Raises: ConfigError.
+        """
+        config = self.config
+        folder, base = self._sources(policy, config)
+        settings = config.models[config.policies[policy].model]
+        where = resolve_device(device)
+        full = config.policies[policy].train == "full"
+        model: Any = load_model(
+            folder if full and folder is not None else base, DTYPES[settings.dtype], where
+        )
+        if folder is not None and not full:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, str(folder))
+        return model.eval()
+
+    def tokenizer(self, policy: str) -> Any:
+        """Return the tokenizer of a policy's model, with the run's own chat template if it has
+        one."""
+        config = self.config
+        base = self._sources(policy, config)[1]
+        return tokenizer_with(base, config.models[config.policies[policy].model].template)[0]
+
+    def _sources(self, policy: str, config: RecordedConfig) -> tuple[Path | None, str | Path]:
+        """Return the folder of a policy (None if it has no weights of its own) and its model."""
+        if policy not in config.policies:
+            raise ConfigError(
+                f"{self.path} has no policy {policy!r}{nearest(policy, config.policies)}; it has "
+                f"{', '.join(config.policies)}"
+            )
+        chosen = config.policies[policy]
+        kept = self._folder.models / chosen.model
+        base: str | Path = kept if kept.is_dir() else str(config.models[chosen.model].path)
+        if chosen.train == "frozen":
+            return None if chosen.adapter is None else Path(chosen.adapter), base
+        folder = self._folder.team / policy
+        if not folder.is_dir():
+            raise ConfigError(f"{folder} is missing: finish the run with motet train --resume")
+        check_seal(folder)
+        return folder, base
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    return ["step", *sorted({name for row in rows for name in row} - {"step"})]
+
+
+class LoadedTeam:
+    """A trained team, loaded once for many questions and games."""
+
+    @blocking
+    def __init__(self, run: Path, **objects: Unpack[Objects]) -> None:
+        self._asked = 0
+        with ExitStack() as stack:
+            settings = read_config(run, **objects)
+            use_threads(settings)
+            self._setup: TaskSetup
+            self._setup, scratch = stack.enter_context(setup_in_scratch(settings, train=False))
+            self._models: Models = run_loop(models_of(self._setup, run, scratch, "silent"))
+            self._open = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the sandbox of the environment, if it has one."""
+        self._open.close()
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(self._setup.team.agents)
+
+    @blocking
+    def ask(self, agent: str, prompt: Prompt, *, turn: int = 0, greedy: bool = False) -> str:
+        """Return what an agent writes to a prompt: a string, or a sequence of `motet.Message`.
+
+        Repeated questions get different answers, unless `greedy`.
+
+        Raises: ConfigError for an unknown agent; SamplerFault, for example for a prompt that is too
+        long.
+        """
+        team = self._setup.team
+        if agent not in team.agents:
+            raise ConfigError(f"got agent {agent!r}; expected one of {', '.join(team.agents)}")
+        self._asked += 1
+        request = SampleRequest(
+            ("ask", agent, self._asked),
+            team.policy_of(agent, turn),
+            with_system(prompt, team.system.get(agent, "")),
+            team.decode[agent],
+            (derive(self._setup.config.seed, "ask", self._asked),),
+            greedy,
+        )
+        (answer,) = run_loop(self._models.sampler.sample([request]))
+        if isinstance(answer, Fault):
+            raise SamplerFault(answer.message)
+        return answer.completions[0].text
+
+    @blocking
+    def play(self, task: int | Task = 0, *, greedy: bool = False) -> Episode:
+        """Play one path of a task and return it as an episode.
+
+        `task` is the number of a held-out task, or a task of your own.
+        """
+        tasks = self._setup.tasks["eval"]
+        if isinstance(task, int) and not 0 <= task < len(tasks):
+            raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
+        played = run_loop(
+            play_all(
+                self._setup.environment,
+                [tasks[task] if isinstance(task, int) else task],
+                self._models.sampler,
+                self._setup.team,
+                self._setup.config.rollout,
+                seed=self._setup.config.seed,
+                tag="play",
+                greedy=greedy,
+            )
+        )
+        return played.episodes[0]

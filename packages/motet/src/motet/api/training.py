@@ -1,0 +1,272 @@
+"""The API functions train and warmup."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+from codejudge import temporary
+from motet.api.code_record import record_code
+from motet.api.objects import Objects
+from motet.api.partial import partial_summary, summarise, warmup_summary
+from motet.api.restarts import restarted
+from motet.api.resuming import Resumed, resumed
+from motet.api.run_warnings import memory_of_run, rewards_of, warnings_of
+from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
+from motet.assembly import bases
+from motet.assembly.components import TeamModels, components_of, open_models, step_config_of
+from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
+from motet.assembly.template_dates import kept_dates
+from motet.config.load import dump_config
+from motet.config.schema import RunConfig
+from motet.errors import ConfigError, Interrupted
+from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
+from motet.trainer.checkpoint import Checkpoint, Retention
+from motet.trainer.components import Intervals, RunTasks
+from motet.trainer.lock import alone
+from motet.trainer.metrics import MetricsWriter, read_metrics
+from motet.trainer.notices import Notices
+from motet.trainer.progress import Progress
+from motet.trainer.run import RunOutputs, TrainingRun
+from motet.trainer.run_folder import RunFolder, claimed, refuse, write_whole
+from motet.trainer.run_state import Clock
+from motet.trainer.stopping import StopRequest, terminated_as_interrupted
+from motet.trainer.trackers import BorrowedTracker, FunctionTracker, Tracker, open_trackers
+from motet.user_code.blocking import blocking
+from motet.user_code.objects import is_object, record_rows
+from motet.user_code.timeouts import run_loop
+
+
+@blocking
+@restarted
+def train(
+    config: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
+    report: OnMetrics | None = None,
+    runs: str | Path = "runs",
+    show: Show = "auto",
+    traceback: bool = False,
+    advise: bool = True,
+    **objects: Unpack[Objects],
+) -> dict[str, Any]:
+    """Run the warm-up, evaluate, train, and evaluate again. Return the summary.
+
+    All results are in `runs/NAME`. A run that stops early leaves a summary with `finished: false`.
+
+    Args:
+        callbacks: called after steps and evaluations; they may end the training.
+        report: called with (step, metrics) for every line of metrics.jsonl.
+        traceback: show the whole traceback of the first fault of each cause.
+        advise: whether errors say how to resume. False if the caller deletes the run.
+        objects: `environment`, `reward`, `algorithm`, `credit` and `data` replace what the config
+            names. `motet.Objects` describes them.
+
+    Raises: ConfigError before anything is changed; Interrupted after Ctrl-C; MotetError if the run
+    cannot continue.
+    """
+    clock = Clock()
+    Callbacks(callbacks)  # refuses what is not a callback
+    settings = read_config(config, overrides, **objects)
+    place = Path(runs) / settings.name
+    refuse(place, resume=resume, overwrite=overwrite)
+    use_threads(settings)
+    resume_command = _resume_command(place, Path(runs))
+    stop = StopRequest()
+    with ExitStack() as stack:
+        stack.enter_context(terminated_as_interrupted())
+        stack.enter_context(alone(place))
+        setup = stack.enter_context(open_task_setup(settings, train=True))
+        begun = place / "config.yaml" if resume and place.is_dir() else None
+        settings = kept_dates(settings, begun, datetime.now())
+        setup = replace(setup, config=settings)
+        scratch = stack.enter_context(temporary.folder("motet-"))
+        found = resumed(place, settings, setup.tasks) if resume else Resumed()
+        raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
+        with _interrupt_hint(resume_command):
+            with claimed(place, resume=resume, overwrite=overwrite) as folder:
+                trackers = _started(settings, folder, found.checkpoint, report)
+                metrics = stack.enter_context(_metrics(folder, trackers, found.checkpoint))
+                progress = stack.enter_context(_progress(settings, show))
+                notices = _notices(progress, traceback, found, setup)
+                outputs = RunOutputs(folder, metrics, progress, notices)
+                with _if_stopped(settings, outputs, clock, resume_command, found):
+                    settled = _warmed_up(setup, raw, outputs, trackers)
+                    models = stack.enter_context(open_models(setup, settled, stop))
+                for line in filter(None, (rewards_of(setup.config), *setup.notes)):
+                    progress.say(line)
+            advice = resume_command if advise else None
+            run = _run_of(setup, models, outputs, stop, advice, clock, callbacks)
+            with partial_summary(settings, folder, partial(run.summary, finished=False)):
+                summary = run_loop(run.run(found.checkpoint))
+        return summarise(settings, folder, summary)
+
+
+def _resume_command(place: Path, runs: Path) -> str:
+    elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
+    return f"motet train {place / 'config.yaml'} --resume{elsewhere}"
+
+
+@contextmanager
+def _interrupt_hint(resume_command: str) -> Iterator[None]:
+    """Say how to resume if Ctrl-C ends the run at once. Raises: Interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            f"stopped at once. Resume from the last checkpoint with: {resume_command}"
+        ) from error
+
+
+def _progress(settings: RunConfig, show: Show) -> Progress:
+    return Progress(show, log_completions=settings.report.log_completions)
+
+
+def _if_stopped(
+    settings: RunConfig, outputs: RunOutputs, clock: Clock, resume_command: str, found: Resumed
+) -> AbstractContextManager[None]:
+    """Write a summary if the warm-up ends early. A run with a checkpoint keeps the one it has."""
+    if found.checkpoint is not None:
+        return nullcontext()
+    return warmup_summary(settings, outputs, clock, resume_command)
+
+
+def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSetup) -> Notices:
+    """Show what a user should know before the run."""
+    notices = Notices(progress.say, traceback)
+    for line in found.skipped:
+        progress.say(line)
+    for line in (*found.warnings, *warnings_of(setup), *setup.warnings, *memory_of_run(setup)):
+        notices.say(line)
+    return notices
+
+
+def _warmed_up(
+    setup: TaskSetup,
+    raw: bases.Bases,
+    outputs: RunOutputs,
+    trackers: Sequence[Tracker],
+) -> Mapping[str, str | Path]:
+    """Run the warm-up of the `raw` models. Return where each model is to be loaded from."""
+    folder, progress = outputs.folder, outputs.progress
+    with _warmup_metrics(setup.config, folder, trackers) as warmed:
+        settled = run_loop(bases.settle(setup, raw, folder.models, warmed, progress))
+    progress.stage("load", 0)
+    progress.waiting("the models to be loaded")
+    return settled
+
+
+def _run_of(
+    setup: TaskSetup,
+    models: TeamModels,
+    outputs: RunOutputs,
+    stop: StopRequest,
+    resume_command: str | None,
+    clock: Clock,
+    callbacks: Sequence[Callback],
+) -> TrainingRun:
+    return TrainingRun(
+        components_of(setup, models, stop),
+        models,
+        RunTasks(setup.tasks["train"], setup.tasks["eval"] if "eval" in setup.tasks else ()),
+        step_config_of(setup),
+        _intervals(setup.config),
+        setup.config.alarms,
+        outputs,
+        resume_command=resume_command,
+        facts={"sandbox_level": setup.sandbox_level},
+        clock=clock,
+        callbacks=callbacks,
+    )
+
+
+def _started(
+    settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None, report: OnMetrics | None
+) -> list[Tracker]:
+    """Write the resolved config, and open the trackers besides the files."""
+    # Write the config first: a folder with a config can be resumed or overwritten.
+    write_whole(folder.config, dump_config(settings))
+    trackers = _trackers(settings, folder, resumed.step if resumed else None)
+    for source in (settings.data.train, settings.data.eval):
+        if source is not None and is_object(source.path):
+            record_rows(folder.path, str(source.path))
+    record_code(folder, settings, resumed.step if resumed else 0)
+    return trackers + ([] if report is None else [FunctionTracker(report)])
+
+
+def _metrics(
+    folder: RunFolder, trackers: Sequence[Tracker], resumed: Checkpoint | None
+) -> MetricsWriter:
+    """Open the metrics file. A resumed run keeps the lines that its checkpoint counted."""
+    return MetricsWriter(folder.metrics, trackers, resumed.state["metrics_lines"] if resumed else 0)
+
+
+@contextmanager
+def _warmup_metrics(
+    settings: RunConfig, folder: RunFolder, trackers: Sequence[Tracker]
+) -> Iterator[MetricsWriter | None]:
+    """Open the file of the warm-up. It keeps the lines of models whose warm-up is finished, because
+    these warm-ups are not repeated."""
+    if settings.warmup is None:
+        yield None
+        return
+    settled = {f"warmup/loss/{name}" for name in settings.models if (folder.models / name).is_dir()}
+    rows = read_metrics(folder.warmup) if folder.warmup.is_file() else []
+    keep = sum(not settled.isdisjoint(row) for row in rows)
+    with MetricsWriter(folder.warmup, [BorrowedTracker(one) for one in trackers], keep) as metrics:
+        yield metrics
+
+
+def _trackers(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Tracker]:
+    config = settings.model_dump(mode="json")
+    return open_trackers(settings.report, folder.path, settings.name, config, resumed_at)
+
+
+def _intervals(settings: RunConfig) -> Intervals:
+    return Intervals(
+        checkpoint_every=settings.train.checkpoint_every,
+        retention=Retention(settings.train.keep_checkpoints, settings.train.keep_every),
+        keep_best=settings.train.keep_best,
+        beside=settings.train.checkpoint_beside,
+        evaluate_every=settings.evaluation.every,
+        samples=settings.evaluation.samples,
+        record_episodes=settings.report.episodes == "all",
+    )
+
+
+@blocking
+def warmup(
+    config: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    into: str | Path | None = None,
+    show: Show = "auto",
+    **objects: Unpack[Objects],
+) -> dict[str, str]:
+    """Run only the supervised warm-up. Return model -> folder of the result.
+
+    The folder is `into/MODEL`, by default `runs/NAME-warmup/MODEL`.
+    """
+    settings = read_config(config, overrides, **objects)
+    if settings.warmup is None:
+        raise ConfigError(
+            "the config has no warmup section; expected one, such as warmup: {steps: 300}"
+        )
+    use_threads(settings)
+    with setup_in_scratch(settings, train=True) as (setup, scratch):
+        raw = run_loop(bases.raw(setup, scratch, None))
+        folder = Path(into) if into is not None else Path("runs") / f"{settings.name}-warmup"
+        taken = [name for name in settings.models if (folder / name).exists()]
+        if taken:
+            raise ConfigError(
+                f"{folder / taken[0]} exists: move it away, or choose another folder with --into"
+            )
+        with Progress(show) as progress:
+            settled = run_loop(bases.settle(setup, raw, folder, None, progress))
+    return {name: str(path) for name, path in settled.items()}

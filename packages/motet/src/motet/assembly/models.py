@@ -1,0 +1,334 @@
+"""Load the models of a run: every policy on its base model, with sampler, learners and critics.
+
+Each base model is loaded once per copy that is needed.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from motet.assembly.comparator import Comparator, comparator_of
+from motet.assembly.critics import SharedModels, critics_of, load_model, optimizer_of_critic
+from motet.assembly.model_card import model_card
+from motet.assembly.task_setup import TeamSetup, steps_of
+from motet.config.schema import RunConfig
+from motet.core.seeding import derive
+from motet.models.backbone import Backbone, Policy
+from motet.models.critic import Critic
+from motet.models.learner import LocalLearner
+from motet.models.ranks import Ranks
+from motet.models.sampler import LocalSampler
+from motet.models.shards import copy_into, read_shards
+from motet.trainer.components import REWARD_MODEL
+from motet.trainer.prepare import check_seal, is_sealed, seal
+from motet.trainer.stopping import StopRequest
+
+
+@dataclass(frozen=True)
+class Models:
+    """Every policy of a run on its base model, with the sampler and the learners."""
+
+    policies: Mapping[str, Policy]
+    sampler: LocalSampler
+    """Also the scorer and the publisher, because all three use the same weights."""
+    learners: Mapping[str, LocalLearner]
+    """Trained policy or critic -> the learner of its backbone."""
+    critics: Mapping[str, Critic] = field(default_factory=dict)
+    note: str = ""
+    """The run and the algorithm that the policies come from, for their README."""
+    initial: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
+    """The reward model -> its weights at the beginning of the run, in main memory."""
+    comparator: Comparator = field(default_factory=Comparator)
+
+    def restart(self, name: str) -> None:
+        """Give the reward model its initial weights and a new optimizer."""
+        with torch.no_grad():
+            for parameter, start in zip(self._parameters(name), self.initial[name], strict=True):
+                parameter.copy_(start)
+        self._backbone(name).sync_from_master()
+        self.learners[name].load_state(name, ({}, {"step": 0}))
+
+    @property
+    def scorer(self) -> LocalSampler:
+        return self.sampler
+
+    @property
+    def publisher(self) -> LocalSampler:
+        return self.sampler
+
+    def timings(self) -> dict[str, float]:
+        return self.sampler.timings()
+
+    def publish_metrics(self) -> dict[str, float]:
+        """Nothing: the sampler uses the weights that are trained."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """Return plain values of every trained policy and critic, such as the weight versions."""
+        steps = {name: learner.facts(name) for name, learner in self.learners.items()}
+        return {"versions": dict(self.sampler.versions), "optimizers": steps}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return (tensors, facts) of every trained policy and critic.
+
+        The tensors are weights and optimizer states, named `weights.NAME.i` and
+        `optimizer.NAME.KEY`.
+        """
+        tensors: dict[str, Tensor] = {}
+        for name, learner in self.learners.items():
+            for index, parameter in enumerate(self._parameters(name)):
+                tensors[f"weights.{name}.{index}"] = parameter.detach()
+            moments, _ = learner.state(name)
+            tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
+        if self.comparator.past is not None:
+            tensors |= self.comparator.past.state()
+        return tensors, self.facts()
+
+    @property
+    def write_shards(self) -> None:
+        """`state` returns all tensors."""
+
+    def load(
+        self,
+        tensors: Mapping[str, Tensor],
+        facts: Mapping[str, Any],
+        shards: Sequence[Path] = (),
+    ) -> None:
+        """Restore what `state` returned, and what processes with shards wrote into `shards`."""
+        tensors = {**tensors, **read_shards(shards, self._like)}
+        for name, learner in self.learners.items():
+            with torch.no_grad():
+                for index, parameter in enumerate(self._parameters(name)):
+                    copy_into(parameter, tensors[f"weights.{name}.{index}"])
+            self._backbone(name).sync_from_master()
+            prefix = f"optimizer.{name}."
+            moments = {
+                key.removeprefix(prefix): value
+                for key, value in tensors.items()
+                if key.startswith(prefix)
+            }
+            learner.load_state(name, (moments, facts["optimizers"][name]))
+        if self.comparator.past is not None:
+            self.comparator.past.load(tensors)
+        self.sampler.versions |= facts["versions"]
+
+    def _like(self, key: str) -> Tensor | None:
+        """Return the parameter that a tensor of `state` belongs to. None if it is not here."""
+        for name in self.learners:
+            if key.startswith((f"weights.{name}.", f"optimizer.{name}.")):
+                return self._parameters(name)[int(key.rpartition(".")[2])]
+        return None
+
+    def _backbone(self, name: str) -> Backbone:
+        return self.critics[name].backbone if name in self.critics else self.policies[name].backbone
+
+    def _parameters(self, name: str) -> list[nn.Parameter]:
+        return (
+            self.critics[name].parameters()
+            if name in self.critics
+            else self.policies[name].parameters()
+        )
+
+    def save(self, folder: Path) -> None:
+        """Save every trained policy in a folder of its own, in the format of transformers or PEFT.
+
+        Each folder has the tokenizer with its chat template, a README, and the hashes of its files.
+        """
+        for name, policy in self.policies.items():
+            if policy.trainable:
+                policy.save(folder / name)
+            if policy.trainable and policy.backbone.saves:
+                seal(folder / name)
+                # The README is not sealed: its owner may edit it.
+                card = model_card(name, policy.adapter is not None, self.note)
+                (folder / name / "README.md").write_text(card, encoding="utf-8")
+
+
+def assemble(
+    setup: TeamSetup,
+    bases: Mapping[str, str | Path],
+    *,
+    train: bool,
+    trained: Mapping[str, Path] | None = None,
+    stop: StopRequest | None = None,
+    only: Container[str] | None = None,
+    ranks: Ranks | None = None,
+) -> Models:
+    """Load every model once per copy that is needed, add adapters, and build sampler and learners.
+
+    Args:
+        bases: model name -> where to load it from.
+        trained: policy -> the folder it was saved in, to continue with a trained team.
+        stop: checked between tokens.
+        only: the policies and critics to load; by default all.
+        ranks: other processes that train the same weights.
+    """
+    config, saved = setup.config, trained or {}
+    shared = SharedModels(config, bases)
+    others = config.comparator.team.values() if train and config.comparator is not None else ()
+    policies = {
+        name: policy_of(name, config, shared, bases, saved, train=train, ranks=ranks)
+        for name in dict.fromkeys((*setup.team.policies, *others))
+        if only is None or name in only
+    }
+    references = (
+        _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
+    )
+    critics = critics_of(setup, policies, shared, bases, only, ranks) if train else {}
+    sources = {name: bases[config.policies[name].model] for name in policies}
+    if ranks is not None:
+        _shard_the_rest(policies, references, critics, ranks)
+    comparator = (
+        comparator_of(setup, policies, shared, {**sources, **saved}) if train else Comparator()
+    )
+    sampler = LocalSampler(
+        {**policies, **comparator.copies},
+        references=references,
+        critics=critics,
+        rows_per_batch=config.train.rows_per_batch,
+        tokens_per_batch=config.train.tokens_per_batch,
+        score_tokens=config.train.token_budget,
+        on_long_prompt=config.rollout.on_long_prompt,
+        between=(stop or StopRequest()).check,
+    )
+    learners = _learners(setup, policies, critics, ranks) if train else {}
+    initial = {
+        name: [parameter.detach().cpu().clone() for parameter in critics[name].parameters()]
+        for name in (REWARD_MODEL,)
+        if name in critics
+    }
+    note = f"the run {config.name} with {config.algorithm.name}"
+    return Models(policies, sampler, learners, critics, note, initial, comparator)
+
+
+def policy_of(
+    name: str,
+    config: RunConfig,
+    shared: SharedModels,
+    bases: Mapping[str, str | Path],
+    saved: Mapping[str, Path],
+    *,
+    train: bool,
+    ranks: Ranks | None = None,
+) -> Policy:
+    """Load one policy: from its folder in `saved`, or as the config starts it.
+
+    `ranks`: the processes among which its weights are divided, if all of them are trained.
+    """
+    chosen = config.policies[name]
+    if chosen.train == "full":
+        source = saved[name] if name in saved else bases[chosen.model]
+        backbone = load_model(config.models[chosen.model], source, full=train, ranks=ranks)
+        return Policy(name, backbone, None, trainable=train)
+    backbone = shared[chosen.model]
+    adapter_folder = saved[name] if name in saved else chosen.adapter
+    if adapter_folder is not None:
+        if is_sealed(Path(adapter_folder)):
+            check_seal(Path(adapter_folder))
+        backbone.load_adapter(name, adapter_folder)
+    elif chosen.new_adapter is not None:
+        backbone.add_adapter(name, chosen.new_adapter, derive(config.seed, "adapter", name) % 2**63)
+    else:
+        return Policy(name, backbone, None, trainable=False)
+    return Policy(name, backbone, name, trainable=train and chosen.train == "lora")
+
+
+def _references(
+    config: RunConfig, policies: Mapping[str, Policy], shared: SharedModels
+) -> dict[str, Policy]:
+    """Return the reference policy of each trained policy: the weights that it started from.
+
+    All full policies of a model share one frozen copy of it. The reference of a new adapter is the
+    base model, and that of a saved adapter is a second copy of that adapter.
+    """
+    references: dict[str, Policy] = {}
+    for name, policy in policies.items():
+        if not policy.trainable:
+            continue
+        chosen, start = config.policies[name], None
+        backbone = shared[chosen.model]
+        if chosen.adapter is not None:
+            start = f"{name} at the start"
+            backbone.load_adapter(start, chosen.adapter)
+        references[name] = Policy(f"{name} (reference)", backbone, start, trainable=False)
+    return references
+
+
+def _shard_the_rest(
+    policies: Mapping[str, Policy],
+    references: Mapping[str, Policy],
+    critics: Mapping[str, Critic],
+    ranks: Ranks,
+) -> None:
+    """Divide the references of full policies among `ranks`, and the heads of critics on shards.
+
+    Fully trained weights are divided already. Adapters and their bases stay copies, also if a
+    reference is such a base.
+    """
+    frozen = [one.backbone for name, one in references.items() if policies[name].adapter is None]
+    for backbone in dict.fromkeys(frozen):
+        if not backbone.adapters:
+            backbone.shard(ranks)
+    for critic in critics.values():
+        if critic.backbone.shards is not None:
+            critic.backbone.shards.add(critic.head)
+
+
+def _learners(
+    setup: TeamSetup,
+    policies: Mapping[str, Policy],
+    critics: Mapping[str, Critic],
+    ranks: Ranks | None,
+) -> dict[str, LocalLearner]:
+    config, due = setup.config, _updates(setup)
+    on: dict[int, tuple[list[Policy], list[Critic]]] = {}
+    for policy in policies.values():
+        if policy.trainable:
+            on.setdefault(id(policy.backbone), ([], []))[0].append(policy)
+    for critic in critics.values():
+        on.setdefault(id(critic.backbone), ([], []))[1].append(critic)
+    learners: dict[str, LocalLearner] = {}
+    for players, judges in on.values():
+        optimizers = {policy.name: config.optimizer_of(policy.name) for policy in players}
+        optimizers |= {critic.name: optimizer_of_critic(critic.name, config) for critic in judges}
+        learner = LocalLearner(players, optimizers, due, judges, ranks)
+        learners |= dict.fromkeys(optimizers, learner)
+    return learners
+
+
+def _updates(setup: TeamSetup) -> dict[str, int]:
+    """Policy or critic -> its number of gradient steps in the run, where its schedule ends."""
+    config, team = setup.config, setup.team
+    policy_turns = team.policy_turns(len(config.rollout.samples))
+    learns: dict[str, set[tuple[str, int]]] = {}
+    for policy, turn in policy_turns:
+        learns.setdefault(policy, set()).add((policy, turn))
+        for agent in team.critics:
+            if team.policy_of(agent, turn) == policy:
+                learns.setdefault(team.critics[agent], set()).add((policy, turn))
+    steps = {
+        name: sum(
+            any(config.schedule.trains(step, *policy_turn, policy_turns) for policy_turn in found)
+            for step in range(1, steps_of(setup) + 1)
+        )
+        for name, found in learns.items()
+    }
+    critics = set(team.critics.values())
+    # The rate of a reward model is constant, so its number of steps does not matter.
+    learnt_before = {REWARD_MODEL: 1} if config.reward_model is not None else {}
+    return learnt_before | {
+        name: count
+        * config.algorithm.minibatches
+        * (critic_epochs(config) if name in critics else config.algorithm.epochs)
+        for name, count in steps.items()
+    }
+
+
+def critic_epochs(config: RunConfig) -> int:
+    """Passes of the critics over the value samples of a step."""
+    chosen = config.critic.epochs if config.critic is not None else None
+    return chosen or config.algorithm.epochs

@@ -1,0 +1,176 @@
+"""What environments may request: a sandbox, an expert, a verifier, a person at the terminal."""
+
+import os
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from codejudge import Level, Limits, Sandbox, SandboxError
+from motet.assembly.terminal import Terminal, someone_is_there
+from motet.clients.endpoint import Endpoint
+from motet.clients.reward_server import AnswerScorer, ConstantScores, Ensemble, RewardServer
+from motet.config.schema import RunConfig
+from motet.config.services import EndpointConfig, VerifierConfig
+from motet.core.seeding import derive
+from motet.errors import ConfigError
+from motet.models.devices import resolve_device
+from motet.user_code.installed import load
+
+
+class Services(Mapping[str, Any]):
+    """The services that environments may request by name. Each is created at its first request.
+
+    `expert`, `person` and `verifier` are None if there is none. `turns` is the number of turns of
+    the plan. `open_sandbox` is a function that returns the sandbox, for environments that may do
+    without one.
+    """
+
+    def __init__(self, config: RunConfig, train: bool) -> None:
+        self._config, self._train = config, train
+        self._makers: dict[str, Callable[[], Any]] = {
+            "sandbox": self._sandbox,
+            "open_sandbox": lambda: lambda: self["sandbox"],
+            "expert": self._expert,
+            "person": self._person,
+            "verifier": self._verifier,
+            "turns": lambda: len(config.rollout.samples),
+        }
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def _sandbox(self) -> Sandbox:
+        chosen = self._config.sandbox
+        try:
+            limits = Limits(
+                wall_seconds=chosen.wall_seconds,
+                cpu_seconds=chosen.cpu_seconds,
+                memory_mb=chosen.memory_mb,
+            )
+            minimum = Level[chosen.minimum_level.upper()]
+            return Sandbox(chosen.workers, minimum, limits, packages=chosen.packages)
+        except SandboxError as error:
+            raise ConfigError(str(error)) from error
+
+    def _expert(self) -> Endpoint | None:
+        return (
+            None
+            if self._config.expert is None
+            else endpoint_of("expert", self._config.expert, self._config.seed)
+        )
+
+    def _verifier(self) -> AnswerScorer | Mapping[str, AnswerScorer] | None:
+        chosen, seed = self._config.verifier, self._config.seed
+        if chosen is None:
+            return None
+        if chosen.agents:
+            return {
+                agent: verifier_of(one, derive(seed, agent)) for agent, one in chosen.agents.items()
+            }
+        return verifier_of(chosen, seed)
+
+    def _person(self) -> Terminal | None:
+        """Return None in training without a terminal: nobody answers a pipe for hours."""
+        return Terminal() if not self._train or someone_is_there() else None
+
+    def check_asked(self, environment: str, others: Collection[str]) -> None:
+        """Check that every configured service is used.
+
+        Raises: ConfigError if a config section names a service that neither the environment nor a
+        caller in `others` requests.
+        """
+        for name in ("expert", "verifier"):
+            if (
+                getattr(self._config, name) is not None
+                and name not in self._made
+                and name not in others
+            ):
+                raise ConfigError(
+                    f"{name} is set, but environment {environment} does not use it: drop it "
+                    f"({name}: null)"
+                )
+
+    @property
+    def sandbox_level(self) -> str | None:
+        return self._made["sandbox"].level.name.lower() if "sandbox" in self._made else None
+
+    def close(self) -> None:
+        if "sandbox" in self._made:
+            self._made["sandbox"].close()
+
+
+def endpoint_of(section: str, chosen: EndpointConfig, seed: int) -> Endpoint:
+    """Return the endpoint that a section of the config describes.
+
+    Raises: ConfigError if its key is missing or not valid.
+    """
+    return Endpoint(
+        chosen.base_url,
+        chosen.model,
+        key=_key(section, chosen),
+        parameters=chosen.parameters,
+        timeout_seconds=chosen.timeout_seconds,
+        retries=chosen.retries,
+        concurrency=chosen.concurrency,
+        jitter=random.Random(derive(seed, section)).random,
+    )
+
+
+def verifier_of(chosen: VerifierConfig, seed: int) -> AnswerScorer:
+    """Return the scorer of completions. The model of a folder is loaded at the first scoring.
+
+    Raises: ConfigError if a folder holds no complete verifier, or if a key is missing or not valid.
+    """
+    if chosen.ensemble:
+        members = [
+            verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)
+        ]
+        return Ensemble(members, chosen.combine)
+    if chosen.folder is not None:
+        resolve_device(chosen.device)
+        scorer: AnswerScorer = load("verifiers", "folder")(
+            chosen.folder,
+            device=chosen.device,
+            reads=chosen.reads,
+            token_budget=chosen.token_budget,
+        )
+        return scorer
+    if chosen.constant is not None:
+        return ConstantScores(chosen.constant)
+    assert chosen.base_url is not None
+    return RewardServer(
+        chosen.base_url,
+        batch_size=chosen.batch_size,
+        key=_key("verifier", chosen),
+        timeout_seconds=chosen.timeout_seconds,
+        retries=chosen.retries,
+        concurrency=chosen.concurrency,
+        jitter=random.Random(derive(seed, "verifier")).random,
+    )
+
+
+def _key(section: str, chosen: EndpointConfig | VerifierConfig) -> str | None:
+    """Return the key from its environment variable, or None if the server needs no key."""
+    if chosen.key_variable is None:
+        return None
+    key = os.environ.get(chosen.key_variable, "").strip()
+    if not key:
+        raise ConfigError(
+            f"{section}.key_variable names {chosen.key_variable}, which is not set: put the key "
+            f"of {chosen.base_url} in it, or drop key_variable if the server needs no key"
+        )
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(
+            f"{chosen.key_variable} does not contain a valid key; expected printable ASCII "
+            "characters"
+        )
+    return key

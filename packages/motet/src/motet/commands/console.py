@@ -1,0 +1,221 @@
+"""Prints metrics and episodes as tables and lines on the terminal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from motet.safety.visible import Console, styled
+
+if TYPE_CHECKING:
+    from motet.api.dry_runs import Cost
+    from motet.core import Episode
+    from motet.trainer.replay import Replay
+
+out = Console()
+
+
+def titled(title: str, columns: list[str]) -> Table:
+    """Print the title and return an empty table for the rows below it.
+
+    A title of the rich Table itself would wrap at the table's width.
+    """
+    out.print(title, style="bold", soft_wrap=True)
+    table = Table()
+    for place, column in enumerate(columns):
+        table.add_column(
+            column, justify="left" if place == 0 or column.startswith("differs") else "right"
+        )
+    return table
+
+
+def figure(value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+
+
+def listed(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
+
+
+def print_conventions(named: dict[str, dict[str, float]]) -> None:
+    for agent, labels in named.items():
+        out.print(
+            f"  {agent}: " + ", ".join(f"{label} {share:.0%}" for label, share in labels.items())
+        )
+
+
+def print_finished(summary: dict[str, Any], runs: Path) -> None:
+    """Print the results of a finished run, and where to find more."""
+    table = titled(str(runs / summary["name"]), ["held out", "success", "reward", "faults"])
+    for when, figures in summary["heldout"].items():
+        table.add_row(
+            when, figure(figures["success"]), figure(figures["reward"]), str(figures["faults"])
+        )
+    out.print(table)
+    for agent, label in _settled(summary["heldout"]).items():
+        out.print(f"  {agent} settled on {label}")
+    out.print(
+        f"  {summary['steps']} steps, {summary['tokens']:,} tokens at "
+        f"{summary['tokens_per_second']:,.0f}/s, "
+        f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
+        f"  {step_took(summary['profile'])}\n"
+        f"  learning curve  {runs / summary['name'] / 'curve.png'!s}\n"
+        f"  show a game     motet play {runs / summary['name']!s}\n"
+        f"  in the browser  motet view {runs / summary['name']!s}\n",
+        soft_wrap=True,
+    )
+
+
+def step_took(profile: Mapping[str, float]) -> str:
+    """Return the time of a step and the share of each stage, largest first.
+
+    A stage with parts is replaced by its parts. Shares of 1 % or less are omitted.
+    """
+    total = sum(seconds for stage, seconds in profile.items() if "/" not in stage)
+    wholes = {stage.partition("/")[0] for stage in profile if "/" in stage}
+    parts = {
+        stage.rpartition("/")[2]: seconds
+        for stage, seconds in profile.items()
+        if stage not in wholes
+    }
+    most = sorted(parts, key=lambda stage: parts[stage], reverse=True)
+    shares = ", ".join(
+        f"{stage} {parts[stage] / total:.0%}" for stage in most if parts[stage] > 0.01 * total
+    )
+    return f"a step took {total:.2f} s: {shares}"
+
+
+def _settled(heldout: dict[str, Any]) -> dict[str, str]:
+    named = (
+        heldout["after"]["conventions"]
+        if "after" in heldout and "conventions" in heldout["after"]
+        else {}
+    )
+    commonest = {agent: next(iter(labels.items()), None) for agent, labels in named.items()}
+    return {
+        agent: f"{pair[0]!r} ({pair[1]:.0%})"
+        for agent, pair in commonest.items()
+        if pair is not None
+    }
+
+
+def print_cost(cost: "Cost") -> None:
+    """Print what a training step samples, and how much memory the run needs."""
+    table = titled("one training step", ["what", "count"])
+    table.add_row("nodes (rounds of play)", f"{cost.rounds:,}")
+    table.add_row("completions", f"{cost.completions:,}")
+    table.add_row("reward calls (joint actions)", f"{cost.joint_actions:,}")
+    table.add_row("tokens (maximum)", f"{cost.longest_completions:,}")
+    out.print(table)
+    table = titled("estimated memory", ["part", "GiB"])
+    for part, size in cost.memory.items():
+        table.add_row(
+            part,
+            f"{size / 2**30:.3f}",
+            end_section=part != "total" and part == list(cost.memory)[-2],
+        )
+    out.print(table)
+    if cost.homes:
+        table = titled("homes", ["home", "GPUs", "policies and critics", "GiB"])
+        for home in cost.homes:
+            gib = f"{home.memory / 2**30:.3f}"
+            table.add_row(home.name, str(home.gpus), ", ".join(home.residents), gib)
+        out.print(table)
+    for line in (cost.rewards, *cost.notes):
+        if line:
+            out.print(f"  {line}", soft_wrap=True)
+    print_warnings(cost.warnings)
+    out.print(f"  {cost.steps:,} steps; no training was started, no file was written")
+
+
+def print_warnings(lines: Sequence[str]) -> None:
+    for line in lines:
+        out.print(styled("warning", "yellow", f": {line}"), soft_wrap=True)
+
+
+def print_episode(episode: "Episode", traceback: bool = False) -> None:
+    """Print one path turn by turn: prompts, completions and rewards.
+
+    `traceback`: also print the whole traceback of a fault.
+    """
+    from motet.rollout.summary import episode_stats
+    from motet.trainer.highlights import shown
+
+    out.print(styled("task", "bold", f" {episode.task.id}"))
+    if episode.fault is not None:
+        out.print(styled("fault", "red", f" {episode.fault}"), soft_wrap=True)
+    if traceback:
+        for fault in episode_stats(episode).faults:
+            out.print(fault.trace.rstrip(), soft_wrap=True)
+    round_ = episode.root
+    while round_ is not None:
+        outcome = round_.outcomes[0]
+        out.print(f"\nturn {round_.turn + 1}", style="bold")
+        for agent, prompt in round_.prompts.items():
+            out.print(styled(agent, "cyan", f" is asked:\n{shown(prompt)}"))
+            out.print(styled(agent, "cyan", " says:"))
+            out.print(round_.samples[agent][0].text, style="green")
+        out.print()
+        if outcome.fault is not None:
+            out.print(styled("fault", "red", f" {outcome.fault}"), soft_wrap=True)
+        else:
+            out.print(f"reward: {listed(outcome.rewards)}")
+            if outcome.terms:
+                out.print(f"terms:  {listed(outcome.terms)}")
+        round_ = outcome.next
+
+
+def print_tree(episode: "Episode") -> None:
+    """Print a whole episode Round by Round: prompts, all completions, and the rewards of the joint
+    actions."""
+    from motet.core import walk
+    from motet.trainer.highlights import shown
+
+    out.print(styled("episode", "bold", f" {episode.id}"))
+    if episode.fault is not None:
+        out.print(styled("fault", "red", f" {episode.fault}"))
+    for path, round_ in walk(episode.root) if episode.root is not None else ():
+        after = f" after joint actions {', '.join(map(str, path))}" if path else ""
+        out.print(styled(f"\nturn {round_.turn + 1}", "bold", after))
+        for agent, prompt in round_.prompts.items():
+            out.print(styled(agent, "cyan", f" is asked:\n{shown(prompt)}"))
+            for index, sample in enumerate(round_.samples[agent]):
+                out.print(styled(agent, "cyan", f" says ({index}):"))
+                out.print(sample.text, style="green")
+        for index, outcome in enumerate(round_.outcomes):
+            ended = (
+                styled("fault", "red", f" {outcome.fault}")
+                if outcome.fault
+                else Text(listed(outcome.rewards))
+            )
+            out.print(Text.assemble(f"joint action {index}: ", ended))
+
+
+def print_replay(again: "Replay") -> None:
+    """Print whether a replayed step equals the recorded one."""
+    begun = f"the checkpoint of step {again.start}" if again.start else "the start of the run"
+    out.print(f"step {again.step}, from {begun}")
+    for line in again.code_changed:
+        out.print(f"  {line}")
+    verdict = {
+        True: Text("the same", "green"),
+        False: Text("different", "red"),
+        None: Text("not recorded"),
+    }
+    if again.sampled:
+        out.print(Text.assemble("  episodes sampled again: ", verdict[again.same_episodes]))
+    else:
+        out.print(f"  trained on {len(again.episodes)} recorded episodes")
+    if again.compared:
+        out.print(
+            f"  metrics: {again.compared - len(again.different)} of {again.compared} the same"
+        )
+    for name, (then, now) in again.different.items():
+        out.print(f"    {name} was {then!r} and is {now!r}")
+    if again.same_weights is not None:
+        beside = "  weights and optimizers, compared with the checkpoint of this step: "
+        out.print(Text.assemble(beside, verdict[again.same_weights]))

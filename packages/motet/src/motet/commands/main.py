@@ -1,0 +1,328 @@
+"""The `motet` command.
+
+Each command calls one function of the Python API. This file only parses arguments; console.py
+prints the results. Installed packages add commands of their own.
+
+Exit codes: 0 success; 1 the run failed; 2 the input is wrong and nothing was changed; 130 stopped
+by the user.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from motet import __version__
+from motet.commands.compare import compare
+from motet.commands.comparison_tables import print_comparison
+from motet.commands.console import out, print_cost, print_finished, print_warnings
+from motet.commands.episodes import episodes
+from motet.commands.evaluation import crossplay, evaluate, play, replay
+from motet.commands.exit_codes import (
+    ends_with_one_line,
+    new_run_hint,
+    resume_hint,
+    traceback_shown,
+)
+from motet.commands.export import export
+from motet.commands.machine import doctor, plan
+from motet.commands.options import ConfigArgument, Overrides, Traceback, check_config, numbers
+from motet.config.named import named_configs
+from motet.errors import ConfigError
+from motet.user_code.installed import EXTRAS, installed, load, missing
+from motet.user_code.plugins import nearest
+
+if TYPE_CHECKING:
+    from motet import api
+    from motet.config.schema import RunConfig
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="""Train several language models to collaborate, with multi-agent reinforcement learning.
+
+    Start with: motet train quickstart
+
+    A config is a YAML file; keys behind it override it, as in optimizer.learning_rate=5e-6.
+    A run lives in runs/NAME; evaluate, play, export, crossplay and compare take its folder.""",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"motet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+START_AGAIN = "start again with --overwrite"
+
+
+@app.command()
+def train(
+    config: ConfigArgument,
+    overrides: Overrides = None,
+    dry: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check the config and show its cost, without training."),
+    ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Resume the run in runs/NAME from its last checkpoint."),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Delete the run in runs/NAME and start again.")
+    ] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Train one run per seed, in runs/NAME-seed0 and so on. For example 0,1,2.",
+            show_default=False,
+        ),
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="The folder that contains the run folders.")] = Path(
+        "runs"
+    ),
+    traceback: Traceback = False,
+) -> None:
+    """Run the warm-up, evaluate, train, and evaluate again. All results are in runs/NAME.
+
+    Example: motet train relay train.steps=100 --seeds 0,1,2
+    """
+    check_config(config, overrides)
+    from motet import api
+
+    with traceback_shown(traceback):
+        if dry:
+            print_dry_run(config, overrides or [])
+            return
+        if seeds is None:
+            settled = api.read_config(config, overrides or [])
+            _train_one(settled, runs, resume, overwrite, traceback)
+            return
+        settings = [
+            api.read_config(config, [*(overrides or []), f"seed={seed}"])
+            for seed in numbers("--seeds", seeds)
+        ]
+        _train_all(settings, runs, resume, overwrite, traceback)
+
+
+def _train_one(
+    settings: "RunConfig", runs: Path, resume: bool, overwrite: bool, traceback: bool
+) -> None:
+    from motet import api
+
+    with resume_hint(runs, settings.name), new_run_hint(START_AGAIN):
+        summary = api.train(
+            settings, resume=resume, overwrite=overwrite, runs=runs, traceback=traceback
+        )
+        print_finished(summary, runs)
+
+
+def _train_all(
+    settings: Sequence["RunConfig"], runs: Path, resume: bool, overwrite: bool, traceback: bool
+) -> None:
+    """Train several runs one after the other and print their comparison. Their names contain their
+    seeds."""
+    from motet import api
+
+    if resume and overwrite:
+        raise ConfigError("got --resume and --overwrite, expected at most one of them")
+    named = [one.model_copy(update={"name": f"{one.name}-seed{one.seed}"}) for one in settings]
+    folders = [runs / one.name for one in named]
+    taken = [str(folder) for folder in folders if folder.exists() and not (resume or overwrite)]
+    if taken:
+        raise ConfigError(
+            f"{', '.join(taken)} exist; expected new names: --resume continues these runs, "
+            "--overwrite deletes them and starts again"
+        )
+    for one, folder in zip(named, folders, strict=True):
+        begun = resume and (folder / "config.yaml").exists()
+        _train_one(one, runs, begun, overwrite, traceback)
+    if len(folders) > 1:
+        print_comparison(api.compare(folders))
+
+
+def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
+    """Print the resolved config, and what a training step samples and how much memory it needs.
+    Nothing is started."""
+    from motet import api
+    from motet.commands.plan_tables import print_expected
+    from motet.config.load import dump_config
+
+    cost = api.dry_run(config, overrides)
+    print(dump_config(api.read_config(config, overrides)))
+    print_cost(cost)
+    if cost.expected is not None:
+        print_expected(cost.expected)
+
+
+@app.command()
+def warmup(
+    config: ConfigArgument,
+    overrides: Overrides = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder for the models. Default: runs/NAME-warmup.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run only the supervised warm-up, on the environment's demonstrations or solutions.
+
+    Example: motet warmup quickstart warmup.steps=200 --into models/warm
+    """
+    check_config(config, overrides)
+    from motet import api
+
+    warm = api.warmup(config, overrides or [], into=into)
+    for model, folder in warm.items():
+        out.print(f"{model} is in {folder}", soft_wrap=True)
+    start = " ".join(
+        f"models.{model}.embedded=null models.{model}.path={folder}"
+        for model, folder in warm.items()
+    )
+    out.print(f"train from it with: motet train {config} warmup=null {start}", soft_wrap=True)
+
+
+for command in (evaluate, play, compare, episodes, replay, crossplay, export, plan, doctor):
+    app.command()(command)
+
+
+@app.command()
+def configs(
+    name: Annotated[str | None, typer.Argument(help="Print this config.")] = None,
+) -> None:
+    """List the configs that are installed, or print one, to copy and change.
+
+    Example: motet configs quickstart > mine.yaml
+    """
+    there = named_configs()
+    if name is not None:
+        if name not in there:
+            raise ConfigError(
+                f"{name!r} is no installed config{nearest(name, there)}; motet configs lists them"
+            )
+        print(there[name].read_text(), end="")
+        return
+    width = max(map(len, there))
+    for each, path in there.items():
+        out.print(f"{each:{width}}  {_first_comment(path)}", soft_wrap=True)
+
+
+def _first_comment(path: Path) -> str:
+    """Return the first sentence of the comment at the top of a config."""
+    lines = path.read_text().splitlines()
+    comment = " ".join(
+        line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines)
+    )
+    return comment.partition(". ")[0]
+
+
+@app.command()
+def show(config: ConfigArgument, overrides: Overrides = None) -> None:
+    """Print the resolved config with all defaults. Saved as a file, it describes the same run.
+
+    Nothing that it names is loaded.
+
+    Example: motet show relay train.steps=100
+    """
+    from motet.config.load import dump_config, load_recorded
+
+    print(dump_config(load_recorded(config, overrides or [])), end="")
+
+
+@app.command()
+def check(
+    config: ConfigArgument, overrides: Overrides = None, traceback: Traceback = False
+) -> None:
+    """Check a config: run two steps with tiny models in place of the real ones.
+
+    Example: motet check relay
+    """
+    check_config(config, overrides)
+    from motet import api
+
+    with traceback_shown(traceback):
+        shown: Literal["auto", "silent"] = "auto" if traceback else "silent"
+        summary = api.check(config, overrides or [], shown, traceback)
+    out.print(f"{config}: two steps with tiny models succeeded ({summary['wall_seconds']:.0f} s)")
+    for part, instead in summary["stand_ins"].items():
+        out.print(f"replaced {part}: {instead}")
+    for line in summary["notes"]:
+        out.print(line, soft_wrap=True)
+    print_warnings(summary["warnings"])
+
+
+def _add_commands_of_packages() -> None:
+    """Add the commands of installed packages. One that cannot be loaded says why when it is used,
+    and so does one whose package is missing."""
+    absent = {
+        name: missing("commands", name)
+        for groups in EXTRAS.values()
+        for name in groups.get("commands", ())
+    }
+    for name in installed("commands"):
+        try:
+            command = load("commands", name)
+        except ConfigError as error:
+            absent[name] = f": {error}"
+            continue
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    for name, why in absent.items():
+        if why:
+            app.command(
+                name,
+                hidden=True,
+                context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+            )(_refusing(f"motet {name} is not installed{why}"))
+
+
+def _refusing(text: str) -> Callable[[typer.Context], None]:
+    def refuse(context: typer.Context) -> None:
+        raise ConfigError(text)
+
+    return refuse
+
+
+_add_commands_of_packages()
+
+
+def main() -> None:
+    """The command `motet`."""
+    ends_with_one_line(_run)
+
+
+def _run() -> None:
+    """Run the command. A wrong option or argument is an error of one line, like all others."""
+    try:
+        code = app(prog_name="motet", standalone_mode=False)
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(2)
+        command = error.ctx.command_path if error.ctx is not None else "motet"
+        said = error.format_message().rstrip(".")
+        raise ConfigError(f"{said}: see {command} --help") from error
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""The base class of wrong options and arguments. typer has it from click, or from a copy of it."""

@@ -1,0 +1,512 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from motet.config.load import dump_config, load_config, make_config
+from motet.config.named import named_configs
+from motet.config.validation import validate_options
+from motet.credit.baselines import BASELINES, Comparison
+from motet.errors import ConfigError
+from motet.losses import POLICY_LOSSES
+from motet.settings import Settings
+
+SMALL = """\
+name: small
+environment: {name: quickstart, hard: true}
+models:
+  tiny: {embedded: {layers: 2}}
+policies:
+  aux: {model: tiny}
+  main: {model: tiny, optimizer: {learning_rate: 1e-3}}
+team:
+  aux: aux
+  main: {policy: [main], decode: {temperature: 0.5}}
+decode: {max_new_tokens: 44}
+algorithm: {name: magrpo, scale: std}
+train: {steps: 60}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def complaint_of(path: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, overrides)
+    return str(refused.value).replace(f"{path.parent}/", "")
+
+
+def test_a_config_is_read(small):
+    config = load_config(small)
+    assert (config.name, config.seed, config.train.steps) == ("small", 0, 60)
+    assert config.environment.options == {"hard": True}
+    assert config.team["aux"].policy == ("aux",)
+    assert (config.algorithm.baseline, config.algorithm.scale) == ("group_mean", "std")
+
+
+def test_what_a_player_says_differently_lies_over_what_is_common(small):
+    config = load_config(small)
+    assert (config.decode_of("main").temperature, config.decode_of("main").max_new_tokens) == (
+        0.5,
+        44,
+    )
+    assert (config.decode_of("aux").temperature, config.optimizer_of("aux").learning_rate) == (
+        1.0,
+        5e-6,
+    )
+    assert config.optimizer_of("main").learning_rate == 1e-3
+
+
+def test_the_common_value_can_be_overridden_after_a_dump(small, tmp_path):
+    dumped = tmp_path / "dumped.yaml"
+    dumped.write_text(dump_config(load_config(small)))
+    config = load_config(dumped, ["decode.max_new_tokens=9", "algorithm.name=marloo"])
+    assert config.decode_of("main").max_new_tokens == 9
+    assert (config.algorithm.baseline, config.algorithm.scale) == ("leave_one_out", "std")
+
+
+def test_a_dump_loads_equal_and_dumps_equal(small, tmp_path):
+    config = load_config(
+        small,
+        [
+            "threads=2",
+            "rollout.samples=[4,4]",
+            "algorithm.turn_weights=[1.5,0.5]",
+            "team.aux.system='no'",
+        ],
+    )
+    text = dump_config(config)
+    (tmp_path / "dumped.yaml").write_text(text)
+    again = load_config(tmp_path / "dumped.yaml")
+    assert again == config
+    assert dump_config(again) == text
+    assert "max_nodes: 4096" in text
+    assert "  # baseline: group_mean" in text
+
+
+@pytest.mark.parametrize(
+    ("override", "read"),
+    [
+        ("optimizer.learning_rate=5e-6", lambda config: config.optimizer.learning_rate == 5e-6),
+        (
+            "algorithm.turn_weights=[1.5,0.5]",
+            lambda config: config.algorithm.turn_weights == (1.5, 0.5),
+        ),
+        (
+            "data.train={name: hub/rows, split: 'train[:1000]'}",
+            lambda config: config.data.train.split == "train[:1000]",
+        ),
+        (
+            "team.aux.decode.temperature=.7",
+            lambda config: config.decode_of("aux").temperature == 0.7,
+        ),
+        ("report.wandb={}", lambda config: config.report.wandb.project == "motet"),
+        ("environment.name=relay", lambda config: config.environment.name == "relay"),
+        (
+            "models.tiny={path: ./model, embedded: null}",
+            lambda config: config.models["tiny"].path == str(Path("model").resolve()),
+        ),
+    ],
+)
+def test_an_override_is_read_as_yaml_1_2_and_reaches_its_key(small, override, read):
+    assert read(load_config(small, [override]))
+
+
+def test_the_published_overrides_are_read_as_what_they_are(small):
+    """The command lines of the published experiments' README, for keys of an environment."""
+    lines = [
+        "environment.grpo.num_train_epochs=20",
+        "environment.grpo.learning_rate=5e-6",
+        "environment.dataset.train_split=train[:1000]",
+        "environment.dataset.eval_split=test[:100]",
+        "environment.magrpo.turn_gradient_weights=[1.5,0.5]",
+        "environment.model_name=bigcode/starcoder2-3b",
+    ]
+    options = load_config(small, lines).environment.options
+    assert options["grpo"] == {"num_train_epochs": 20, "learning_rate": 5e-6}
+    assert options["dataset"] == {"train_split": "train[:1000]", "eval_split": "test[:100]"}
+    assert options["magrpo"] == {"turn_gradient_weights": [1.5, 0.5]}
+    assert options["model_name"] == "bigcode/starcoder2-3b"
+
+
+def test_a_later_override_wins(small):
+    assert load_config(small, ["seed=1", "seed=2"]).seed == 2
+
+
+ROWS = str(Path("rows.jsonl").resolve())
+"""A path of the command line in the resolved config."""
+HUB = "data.eval={name: hub/rows, subset: main, split: 'test[:32]', fields: {prompt: question}}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["data.eval.path=rows.jsonl"],
+        ["data.eval.name=null", "data.eval.path=rows.jsonl", "data.eval.subset=null"],
+    ],
+)
+def test_a_path_laid_over_a_hub_name_stands_in_its_place_and_is_not_cut(small, tmp_path, overrides):
+    (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
+    source = load_config(tmp_path / "over.yaml", overrides).data.eval
+    assert (source.path, source.name, source.subset, source.split) == (
+        ROWS,
+        None,
+        None,
+        "test",
+    )
+    assert source.fields == {"prompt": "question"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_split_beside_the_new_path_cuts_it_whatever_the_order(small, tmp_path, order):
+    (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
+    overrides = ["data.eval.path=rows.jsonl", "data.eval.split=test[:5]"][::order]
+    source = load_config(tmp_path / "over.yaml", overrides).data.eval
+    assert (source.path, source.split) == (ROWS, "test[:5]")
+
+
+def test_a_hub_name_laid_over_a_path_stands_in_its_place_too(small, tmp_path):
+    (tmp_path / "over.yaml").write_text(
+        "extends: small.yaml\ndata: {eval: {path: rows.jsonl, split: 'train[:9]'}}\n"
+    )
+    (tmp_path / "top.yaml").write_text("extends: over.yaml\ndata: {eval: {name: hub/rows}}\n")
+    source = load_config(tmp_path / "top.yaml").data.eval
+    assert (source.path, source.name, source.split) == (None, "hub/rows", "train")
+
+
+def test_another_hub_name_keeps_the_split(small, tmp_path):
+    (tmp_path / "over.yaml").write_text(dump_config(load_config(small, [HUB])))
+    source = load_config(tmp_path / "over.yaml", ["data.eval.name=hub/mirror"]).data.eval
+    assert (source.name, source.subset, source.split) == ("hub/mirror", "main", "test[:32]")
+
+
+def test_a_name_set_to_null_is_gone(small, tmp_path):
+    shared = ["team.aux=main", "policies.aux=null"]
+    over_files = load_config(small, shared)
+    assert (list(over_files.policies), over_files.team["aux"].policy) == (["main"], ("main",))
+    alone = load_config(
+        small, [*shared[::-1], "team.writer=main", "team.aux=null", "team.main=null"]
+    )
+    assert list(alone.team) == ["writer"]
+    (tmp_path / "over.yaml").write_text(
+        "extends: small.yaml\npolicies: {aux: null}\nteam: {aux: main}\n"
+    )
+    assert load_config(tmp_path / "over.yaml") == over_files
+
+
+def test_a_null_that_drops_nothing_is_refused(small):
+    complaint = (
+        r"override 'policies\.axu=null': policies\.axu: got null, .* \(did you mean "
+        r"'aux'\?\); it has aux, main"
+    )
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(small, ["policies.axu=null"])
+    small.write_text(SMALL.replace("  main: {policy", "  late: null\n  main: {policy"))
+    assert complaint_of(small) == (
+        "small.yaml:10: team.late: got null, which removes a name, but team does not have "
+        "this name; it has aux, main"
+    )
+
+
+def test_a_name_and_a_path_in_one_place_are_refused(small):
+    with pytest.raises(
+        ConfigError, match=r"got name hub/rows and path /.*/rows\.jsonl, expected exactly one"
+    ):
+        load_config(small, ["data.eval={name: hub/rows, path: rows.jsonl}"])
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        (
+            "algorithm.gama=1",
+            "override 'algorithm.gama=1': algorithm.gama: unknown key; did you mean gamma?",
+        ),
+        ("seed=abc", "override 'seed=abc': seed: got 'abc', expected a whole number"),
+        ("seed", "override 'seed': expected KEY.KEY=VALUE, such as train.steps=100"),
+        ("seed+=3", "override 'seed+=3': expected KEY.KEY=VALUE, such as train.steps=100"),
+        (".seed=3", "override '.seed=3': expected KEY.KEY=VALUE, such as train.steps=100"),
+        ("seed=[1", "override 'seed=[1': not YAML: expected ',' or ']', but got '<stream end>'"),
+        (
+            "decode={top_k: 1, top_k: 2}",
+            "override 'decode={top_k: 1, top_k: 2}': top_k is set twice: keep one",
+        ),
+        (
+            "team.main.decode.temprature=1",
+            "team.main.decode.temprature: unknown key; did you mean temperature?",
+        ),
+        (
+            "team.aux=smal",
+            "override 'team.aux=smal': team.aux names policy 'smal'; policies are: aux, main",
+        ),
+        ("policies.aux.model=big", "policies.aux names model 'big'; models are: tiny"),
+        (
+            "models.other.path=x",
+            "override 'models.other.path=x': models.other is not used by any policy: use it "
+            "in policies, or drop it",
+        ),
+        (
+            "team.aux=[aux, main]",
+            "team.aux lists 2 policies, but rollout.samples has 1 turn(s): list at most one per "
+            "turn",
+        ),
+        (
+            "algorithm.name=magprpo",
+            "override 'algorithm.name=magprpo': algorithm.name is 'magprpo' (did you mean "
+            "'magrpo'?)",
+        ),
+        ("algorithm.baseline=mean", "algorithm.baseline is 'mean'"),
+        (
+            "algorithm.name=mareinforce",
+            "algorithm: scale std needs a baseline, got baseline none: set scale: none",
+        ),
+        (
+            "train.epochs=2",
+            "train: got steps 60 and epochs 2, expected exactly one (the other: null)",
+        ),
+        ("models.tiny.path=x", "models.tiny: got both of path and embedded, expected exactly one"),
+        (
+            "models.tiny.device=gpu",
+            "models.tiny.device: got 'gpu', expected auto, cpu, mps, cuda, or cuda:0, cuda:1, ...",
+        ),
+        (
+            "models.tiny.embedded.heads=3",
+            "models.tiny.embedded: got hidden_size 128 and heads 3; expected",
+        ),
+        (
+            "policies.aux.train=some",
+            "policies.aux.train: got 'some', expected 'full', 'lora' or 'frozen'",
+        ),
+        (
+            "policies.aux.lora.rank=4",
+            "policies.aux: got lora settings with train: full, expected train: lora",
+        ),
+        (
+            "policies.aux.adapter=x",
+            f"policies.aux: got adapter {Path('x').resolve()} with train: full; expected train: "
+            "lora or frozen",
+        ),
+        (
+            "data.train.split=test",
+            "data.train: got name None and path None, expected exactly one of them",
+        ),
+        ("name=../x", "name: got '../x', expected a folder name"),
+        (
+            "models={a/b: {path: x}}",
+            "override 'models={a/b: {path: x}}': models.a/b: expected a folder name: "
+            "letters, digits and _ . - + =",
+        ),
+        ("extends=x.yaml", "extends: unknown key"),
+    ],
+)
+def test_a_bad_override_is_named(small, override, complaint):
+    text = complaint_of(small, override)
+    assert complaint in text
+    assert "override '" in text
+    assert "\n" not in text
+
+
+def test_a_bad_key_in_a_file_is_named_with_file_and_line(small):
+    small.write_text(SMALL.replace("scale: std}", "scale: std,\n  gama: 1}").replace("seed: 0", ""))
+    assert complaint_of(small) == "small.yaml:13: algorithm.gama: unknown key; did you mean gamma?"
+
+
+def test_a_policy_that_nobody_plays_is_named_where_it_stands(small):
+    assert complaint_of(small, "team.aux=main") == (
+        "small.yaml:6: policies.aux is not used by any agent: add it to team, or drop it"
+    )
+
+
+def test_a_missing_section_is_named(small):
+    small.write_text(SMALL.replace("train: {steps: 60}\n", ""))
+    assert complaint_of(small) == "small.yaml: train: missing; it has no default"
+
+
+def test_a_file_extends_another_key_by_key_and_lists_are_replaced(small, tmp_path):
+    child = tmp_path / "sub" / "child.yaml"
+    child.parent.mkdir()
+    child.write_text(
+        "extends: ../small.yaml\nname: child\nteam: {main: {decode: {top_k: 5}}}\nrollout: "
+        "{samples: [2, 2]}\n"
+    )
+    config = load_config(child, ["rollout.samples=[3]"])
+    assert (config.name, config.train.steps, config.rollout.samples) == ("child", 60, (3,))
+    assert (
+        config.team["main"].policy,
+        config.decode_of("main").temperature,
+        config.decode_of("main").top_k,
+    ) == (
+        ("main",),
+        0.5,
+        5,
+    )
+
+
+def test_the_place_is_that_of_the_file_that_said_it(small, tmp_path):
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: small.yaml\n\ndecode: {temprature: 1}\n")
+    assert (
+        complaint_of(child)
+        == "child.yaml:3: decode.temprature: unknown key; did you mean temperature?"
+    )
+    child.write_text("extends: small.yaml\nname: child\n")
+    small.write_text(SMALL.replace("steps: 60", "step: 60"))
+    assert (
+        complaint_of(child).splitlines()[0]
+        == "small.yaml:13: train.step: unknown key; did you mean steps?"
+    )
+
+
+def test_files_that_extend_each_other_are_refused(tmp_path):
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    assert "a.yaml extends itself: a.yaml -> b.yaml -> a.yaml" in complaint_of(tmp_path / "a.yaml")
+    (tmp_path / "a.yaml").write_text("name: a\nextends: absent.yaml\n")
+    assert (
+        complaint_of(tmp_path / "a.yaml")
+        == "a.yaml:2: extends: absent.yaml does not exist; expected a YAML file"
+    )
+    (tmp_path / "a.yaml").write_text("extends: [b.yaml]\n")
+    assert "a.yaml:1: extends: got ['b.yaml'], expected the path of one file" in complaint_of(
+        tmp_path / "a.yaml"
+    )
+
+
+def test_a_python_file_is_relative_to_the_config_that_names_it(small, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from motet.settings import Algorithm\nmine = Algorithm(name='mine', "
+        "baseline='group_max')\n"
+    )
+    small.write_text(
+        SMALL.replace("name: magrpo", "name: ./mine.py:mine")
+        + "reward: {name: ./mine.py:Reward, scale: 2}\n"
+    )
+    config = load_config(small)
+    assert config.reward is not None
+    assert config.reward.name == f"{tmp_path.resolve()}/mine.py:Reward"
+    assert (config.algorithm.baseline, config.algorithm.scale) == ("group_max", "std")
+    (tmp_path / "dumped.yaml").write_text(dump_config(config))
+    assert load_config(tmp_path / "dumped.yaml") == config
+
+
+def test_a_config_names_its_own_baseline_and_loss(small, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def baseline(comparison):\n    return 0 * comparison.returns_S + 7\n"
+        "def loss(inputs):\n    return inputs.logp_BL\n"
+        "WRONG = 3\n"
+    )
+    own = "name: magrpo, baseline: ./mine.py:baseline, policy_loss: ./mine.py:loss"
+    small.write_text(SMALL.replace("name: magrpo", own))
+    algorithm = load_config(small).algorithm
+    comparison = Comparison(torch.tensor([1.0, 2.0]), torch.tensor([0, 0]))
+    assert BASELINES[algorithm.baseline].of(comparison).tolist() == [7.0, 7.0]
+    assert BASELINES[algorithm.baseline].siblings
+    assert POLICY_LOSSES[algorithm.policy_loss].ratio is None
+    assert "has no ratio" in complaint_of(small, "algorithm.epochs=2")
+    wrong = f"algorithm.baseline={tmp_path}/mine.py:WRONG"
+    assert "of type int; expected a function or a Baseline" in complaint_of(small, wrong)
+    missing = f"algorithm.policy_loss={tmp_path}/mine.py:absent"
+    assert "mine.py defines no 'absent'" in complaint_of(small, missing)
+
+
+def test_options_of_an_environment_are_complained_about_with_their_line(small):
+    class Options(Settings):
+        easy: bool = False
+
+    config = load_config(small, ["environment.size=3"])
+    with pytest.raises(ConfigError) as refused:
+        validate_options(Options, config.environment.options, config.places, ("environment",))
+    assert str(refused.value).splitlines() == [
+        f"{small}:2: environment.hard: unknown key; the keys here are: easy",
+        "override 'environment.size=3': environment.size: unknown key; the keys here are: easy",
+    ]
+
+
+def test_python_makes_the_same_config_as_a_file(small):
+    data = {
+        "name": "small",
+        "environment": {"name": "quickstart", "hard": True},
+        "models": {"tiny": {"embedded": {"layers": 2}}},
+        "policies": {
+            "aux": {"model": "tiny"},
+            "main": {"model": "tiny", "optimizer": {"learning_rate": 1e-3}},
+        },
+        "team": {"aux": "aux", "main": {"policy": "main", "decode": {"temperature": 0.5}}},
+        "decode": {"max_new_tokens": 44},
+        "algorithm": {"scale": "std"},
+        "train": {"steps": 60},
+    }
+    assert make_config(data) == load_config(small)
+    assert make_config(data, ["seed=3"]).seed == 3
+    with pytest.raises(ConfigError, match=r"^decode\.topk: unknown key; did you mean top_k\?$"):
+        make_config({**data, "decode": {"topk": 1}})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for name, path in named_configs().items() if "/" not in name],
+    ids=lambda path: path.stem,
+)
+def test_every_shipped_config_loads_and_reads_back_equal(path, tmp_path):
+    config = load_config(path)
+    (tmp_path / "dumped.yaml").write_text(dump_config(config))
+    assert load_config(tmp_path / "dumped.yaml") == config
+
+
+def test_a_run_that_was_recorded_when_rewards_were_averaged_still_averages(small, tmp_path):
+    recorded = tmp_path / "config.yaml"
+    now = dump_config(load_config(small))
+    assert load_config(small).algorithm.reward_sharing == "own"
+    recorded.write_text(now)
+    assert load_config(recorded).algorithm.reward_sharing == "own"
+    recorded.write_text(now.replace("  # reward_sharing: own", "  # reward_sharing: all"))
+    averaging = load_config(recorded)
+    assert averaging.algorithm.reward_sharing == "all"
+    assert dump_config(averaging).count("\n  reward_sharing: all\n") == 1
+
+
+def test_null_is_never_where_a_number_of_steps_is_expected(small):
+    keys = ["evaluation.every", "train.checkpoint_every", "train.keep_every"]
+    config = load_config(small, [f"{key}=null" for key in keys])
+    assert (config.evaluation.every, config.train.checkpoint_every, config.train.keep_every) == (
+        (0, 0, 0)
+    )
+
+
+def test_the_options_of_an_environment_go_with_it(tmp_path, small):
+    base = (
+        f"extends: {small}\nenvironment: {{name: relay, texts: two}}\nreward: {{name: a:b, x: 1}}\n"
+    )
+    (tmp_path / "base.yaml").write_text(base)
+    (tmp_path / "other.yaml").write_text(
+        "extends: base.yaml\nenvironment: {name: debate, dataset: gsm8k}\nreward: {name: c:d}\n"
+    )
+    (tmp_path / "same.yaml").write_text("extends: base.yaml\nenvironment: {name: relay, more: 1}\n")
+    other = load_config(tmp_path / "other.yaml")
+    assert (other.environment.name, other.environment.options) == ("debate", {"dataset": "gsm8k"})
+    assert other.reward.options == {}
+    same = load_config(tmp_path / "same.yaml", ["environment.last=2", "reward.y=2"])
+    assert same.environment.options == {"texts": "two", "more": 1, "last": 2}
+    assert same.reward.options == {"x": 1, "y": 2}
+    short = load_config(tmp_path / "base.yaml", ["environment=quickstart", "environment.z=1"])
+    assert short.environment.options == {"z": 1}
+
+
+def test_a_run_that_was_recorded_before_ratios_of_joint_actions_keeps_those_of_tokens(
+    small, tmp_path
+):
+    recorded = tmp_path / "config.yaml"
+    for options in (["train.max_lag=1"], ["train.max_lag=1", "algorithm.name=madpo"], []):
+        options = [*options, "algorithm.scale=none"]
+        now = dump_config(load_config(small, options))
+        assert now.count("  # importance_ratio: auto\n") == 1
+        recorded.write_text(now)
+        assert load_config(recorded).algorithm.importance_ratio == "auto"
+        recorded.write_text(now.replace("  # importance_ratio: auto\n", ""))
+        wanted = "token" if options[0] == "train.max_lag=1" and len(options) == 2 else "auto"
+        assert load_config(recorded).algorithm.importance_ratio == wanted

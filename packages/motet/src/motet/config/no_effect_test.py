@@ -1,0 +1,561 @@
+"""Every option of an algorithm changes what is learned, or is refused where it cannot."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from motet.batch import (
+    minibatches,
+    pack,
+    pack_values,
+    policy_objective,
+    value_objective,
+    weighs_completions,
+)
+from motet.config.load import dump_config, load_config, make_config
+from motet.config.named import named_configs
+from motet.config.no_effect import keys_without_effect, refuse_keys_without_effect
+from motet.config.schema import RunConfig
+from motet.core import (
+    RIGHT,
+    Completion,
+    CreditState,
+    Episode,
+    Outcome,
+    Round,
+    SampleId,
+    Scores,
+    Task,
+    Team,
+    ValueEstimate,
+    walk,
+)
+from motet.credit.assign import assign_credit
+from motet.credit.critics import reading_of
+from motet.errors import ConfigError
+from motet.settings import Algorithm, Decode
+from motet.trainer.score import completions_of
+
+
+def config(algorithm: dict[str, Any] | None = None, **sections: Any) -> RunConfig:
+    """Two agents with a policy each play two turns."""
+    plain = {
+        "name": "small",
+        "environment": {"name": "quickstart"},
+        "models": {"tiny": {"embedded": {}}},
+        "policies": {"p": {"model": "tiny"}, "q": {"model": "tiny"}},
+        "team": {"a": "p", "b": "q"},
+        "rollout": {"samples": [3, 2]},
+        "train": {"steps": 1},
+        "algorithm": algorithm or {},
+    }
+    return make_config(plain | sections)
+
+
+ROOT = Path(__file__).parents[5]
+ALONE = {"policies": {"p": {"model": "tiny"}}, "team": {"a": "p"}}
+
+# ------------------------------------------------------------------------- what is learned
+
+
+def played(config: RunConfig, path: tuple[int, ...], numbers: random.Random) -> Round:
+    """Return a Round whose rewards, tokens and right answers are random. The first joint action of
+    the task ends early."""
+    plan, turn = config.rollout, len(path)
+    count = plan.samples[turn]
+    samples = {
+        agent: tuple(said(player.policy[0], numbers) for _ in range(count))
+        for agent, player in config.team.items()
+    }
+    outcomes = []
+    for index in range(count):
+        rewards = {agent: numbers.random() for agent in config.team}
+        terms = {RIGHT + agent: float(numbers.random() > 0.5) for agent in config.team}
+        end, below = "limit", None
+        if path == () and index == 0:
+            end = "done"
+        elif turn + 1 < len(plan.samples):
+            end = "pruned" if plan.expand != "all" and index != 1 else None
+            below = played(config, (*path, index), numbers) if end is None else None
+        picks = dict.fromkeys(config.team, index)
+        outcomes.append(Outcome(picks, rewards, terms, below, end))
+    same = (dict.fromkeys(config.team, value) for value in ("?", (1, 2)))
+    return Round(turn, *same, samples, tuple(outcomes))
+
+
+def said(policy: str, numbers: random.Random) -> Completion:
+    length = numbers.randint(2, 4)
+    logprobs = tuple(-numbers.random() for _ in range(length))
+    return Completion(policy, "x", "stop", tokens=(5,) * length, logprobs=logprobs)
+
+
+def scored(episodes: list[Episode], algorithm: Algorithm, numbers: random.Random) -> Scores:
+    reference, values = {}, {}
+    for episode in episodes:
+        for path, round_ in walk(episode.root):
+            for agent, completions in round_.samples.items():
+                for index, one in enumerate(completions):
+                    id = SampleId(episode.id, path, agent, index)
+                    count = len(one.tokens) if algorithm.scope == "token" else 1
+                    found = tuple(numbers.random() for _ in range(count))
+                    if algorithm.needs_reference:
+                        reference[id] = tuple(-numbers.random() for _ in one.tokens)
+                    if algorithm.critic_view is not None:
+                        at = tuple(range(1, 1 + count))
+                        values.setdefault(
+                            reading_of(id, algorithm), ValueEstimate((1,) * (count + 1), at, found)
+                        )
+    return Scores(reference, values)
+
+
+def learned(config: RunConfig) -> list[float]:
+    """Return all losses and gradients of three steps. Random log-probabilities and values stand in
+    for a model."""
+    algorithm, turns = config.algorithm, len(config.rollout.samples)
+    team = Team(
+        {agent: player.policy for agent, player in config.team.items()},
+        dict.fromkeys(config.team, Decode()),
+        critics=config.critic_of,
+    )
+    state, found = CreditState(), []
+    for step in range(3):
+        numbers = random.Random(step)
+        episodes = [
+            Episode(f"e{k}", Task(f"e{k}", {}), played(config, (), numbers), greedy(config, k))
+            for k in range(3)
+        ]
+        scores = scored(episodes, algorithm, numbers)
+        if weighs_completions(algorithm, config.train.max_lag):
+            scores = replace(scores, present=moved(episodes, numbers))
+        credit = assign_credit(episodes, scores, algorithm, state, team, turns)
+        generator, lag = torch.Generator().manual_seed(step), config.train.max_lag
+        found += list(losses(algorithm, lag, state, credit, generator))
+        state = credit.state
+    return found
+
+
+def moved(episodes, numbers) -> dict[SampleId, tuple[float, ...]]:
+    return {
+        id: tuple(value + numbers.random() - 0.5 for value in completion.logprobs)
+        for id, _, completion in completions_of(episodes)
+        if completion.logprobs is not None
+    }
+
+
+def greedy(config: RunConfig, number: int) -> Round:
+    plan = config.rollout.model_copy(
+        update={"samples": (1,) * len(config.rollout.samples), "expand": "all"}
+    )
+    return played(config.model_copy(update={"rollout": plan}), (), random.Random(100 + number))
+
+
+def losses(algorithm, max_lag, state, credit, generator) -> Iterator[float]:
+    policy_loss = policy_objective(algorithm, state.kl_coefficients, max_lag)
+    value_loss = value_objective(algorithm, 1.0)
+    for part in minibatches(credit.samples, algorithm.epochs, algorithm.minibatches, 0):
+        for batch in pack(part, 10_000, algorithm.reduce, {"p": 9, "q": 9}):
+            noise_BL = torch.randn(batch.mask_BL.shape, generator=generator)
+            logp_BL = (batch.behaviour_logp_BL + noise_BL).requires_grad_()
+            entropy_BL = (2.0 * logp_BL).exp()
+            loss, _ = policy_loss(batch, logp_BL, entropy_BL)
+            yield from (loss.item(), *backward(loss, logp_BL))
+    for part in minibatches(credit.values, algorithm.epochs, algorithm.minibatches, 0):
+        for values in pack_values(part, 10_000):
+            noise_BL = torch.randn(values.mask_BL.shape, generator=generator)
+            guess_BL = (values.old_values_BL + noise_BL).requires_grad_()
+            loss, _ = value_loss(values, guess_BL)
+            yield from (loss.item(), *backward(loss, guess_BL))
+
+
+def backward(loss, at_BL) -> list[float]:
+    loss.backward()
+    return at_BL.grad.flatten().tolist()
+
+
+# ------------------------------------------------------------------------- every option
+
+CLIPPED = {"policy_loss": "clipped_surrogate"}
+DIVERGENCE = {"kl_in": "loss", "kl_coefficient": 0.1}
+PRUNING = {"rollout": {"samples": [3, 2], "expand": "random"}}
+LAGGED = {"train": {"steps": 1, "max_lag": 1}}
+EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
+    # option: (the options around it, its value, other sections of the config)
+    "policy_loss": ({}, "clipped_surrogate", {}),
+    "preference": ({"baseline": "none"}, {"pairs": 1}, {}),
+    "baseline": ({}, "leave_one_out", {}),
+    "critic_view": ({"baseline": "none"}, "own", {}),
+    "scope": ({"name": "iac"}, "token", {}),
+    "gamma": ({}, 0.5, {}),
+    "gae_lambda": ({"name": "iac"}, 0.5, {}),
+    "returns": ({}, "discounted_sum", {}),
+    "reward_sharing": ({}, "all", {}),
+    "repeat_last_reward": ({}, False, {}),
+    "group_by": ({}, "task", {}),
+    "pruned": ({}, "sibling_mean", PRUNING),
+    "scale": ({}, "std", {}),
+    "whiten": ({"name": "iac"}, True, {}),
+    "average_decay": ({"baseline": "moving_average"}, 0.5, {}),
+    "reduce": ({}, "token_mean", {}),
+    "turn_weights": ({}, (1.0, 0.5), {}),
+    "kl_in": ({"kl_in": "reward", "kl_coefficient": 0.1}, "loss", {}),
+    "kl_coefficient": (DIVERGENCE, 0.2, {}),
+    "kl_estimator": (DIVERGENCE, "k3", {}),
+    "kl_target": (DIVERGENCE, 0.5, {}),
+    "kl_horizon": ({**DIVERGENCE, "kl_target": 0.5}, 100, {}),
+    "entropy_coefficient": ({}, 0.1, {}),
+    "clip_low": (CLIPPED, 0.5, {}),
+    "clip_high": (CLIPPED, 0.5, {}),
+    "clip_dual": (CLIPPED, 1.5, {}),
+    "clip_value": ({"name": "iac"}, 0.1, {}),
+    "epochs": (CLIPPED, 2, {}),
+    "minibatches": (CLIPPED, 2, {}),
+    "importance_sampling": ({}, "none", LAGGED),
+    "importance_cap": ({}, 1.1, LAGGED),
+    "importance_ratio": ({}, "token", LAGGED),
+}
+INCENTIVES = {
+    "alphas": ({"alpha0": 1.0}, "code"),
+    "alpha0": ({}, 1.0),
+    "alpha1": ({}, 1.0),
+    "beta0": ({}, 1.0),
+    "beta1": ({}, 1.0),
+}
+ELSEWHERE = {"name", "incentives", "stop_at_kl", "stopped_weight"}
+"""A name; the options of INCENTIVES; an option that the training loop reads (its tests); and one
+for turns that a reward ended (assign_test)."""
+
+
+def test_the_table_has_every_option():
+    assert set(EFFECTS) | ELSEWHERE == set(Algorithm.model_fields)
+    assert set(INCENTIVES) == set(type(Algorithm().incentives).model_fields)
+
+
+@pytest.mark.parametrize("option", EFFECTS)
+def test_an_option_changes_what_is_learned(option):
+    around, value, sections = EFFECTS[option]
+    with_it, without = (
+        config({**around, **chosen}, **sections) for chosen in ({option: value}, {})
+    )
+    assert keys_without_effect(with_it) == []
+    assert learned(with_it) != learned(without)
+
+
+@pytest.mark.parametrize("option", INCENTIVES)
+def test_an_incentive_changes_what_is_learned(option):
+    around, value = INCENTIVES[option]
+    with_it, without = (
+        config({"incentives": {**around, **chosen}}) for chosen in ({option: value}, {})
+    )
+    assert keys_without_effect(with_it) == []
+    assert learned(with_it) != learned(without)
+
+
+ONE_TURN = {"rollout": {"samples": [3]}}
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
+    # the options around it, other sections, the option, its value, the end of the message
+    (
+        {"returns": "last"}, {}, "gamma", 0.5,
+        "returns: last reads the score of one turn: leave it at 1.0, or set returns: tree",
+    ),
+    (
+        {"name": "maporl", "returns": "current"}, {}, "gamma", 0.5,
+        "returns: current reads the score of one turn: leave it at 0.3, or set returns: tree",
+    ),
+    (
+        {}, ONE_TURN, "gamma", 0.5,
+        "rollout.samples [3] plays one turn: leave it at 1.0, or play more turns",
+    ),
+    (
+        {"name": "iac"}, ONE_TURN, "gae_lambda", 0.5,
+        "rollout.samples [3] plays one turn: leave it at 0.95, or play more turns",
+    ),
+    (
+        {"returns": "last"}, {}, "repeat_last_reward", False,
+        "returns: last repeats no reward: leave it at true, or set returns: tree",
+    ),
+    (
+        {"name": "mareinforce"}, {}, "group_by", "task",
+        "baseline: none compares no samples: leave it at round, or set baseline: group_mean",
+    ),
+    (
+        {"name": "iac"}, {}, "group_by", "task",
+        "a critic compares no samples: leave it at round, or set baseline: group_mean",
+    ),
+    (
+        {}, {}, "pruned", "sibling_mean",
+        "rollout.expand: all with rollout.samples [3, 2] prunes nothing: leave it at reweight, or "
+        "set rollout.expand: random and play more turns",
+    ),
+    (
+        {}, {}, "average_decay", 0.5,
+        "only baseline: moving_average keeps an average: leave it at 0.9, or set baseline: "
+        "moving_average",
+    ),
+    (
+        {}, {}, "kl_estimator", "k3",
+        "kl_in: none adds no divergence to the loss: leave it at k2, or set kl_in: loss",
+    ),
+    (
+        {"kl_in": "reward", "kl_coefficient": 0.1}, {}, "kl_estimator", "k3",
+        "kl_in: reward adds no divergence to the loss: leave it at k2, or set kl_in: loss",
+    ),
+    (
+        DIVERGENCE, {}, "kl_horizon", 100,
+        "without kl_target the coefficient is fixed: leave it at 10000, or set kl_target",
+    ),
+    (
+        {}, {}, "importance_cap", 3.0,
+        "with train.max_lag: 0 the weights that learn have played: leave it at 2.0, or set "
+        "train.max_lag: 1",
+    ),
+    (
+        {**CLIPPED, "importance_ratio": "token"}, LAGGED, "importance_cap", 3.0,
+        "policy_loss: clipped_surrogate has the ratio of a token: leave it at 2.0, or set "
+        "importance_ratio: joint",
+    ),
+    (
+        {}, {}, "importance_ratio", "sequence",
+        "with train.max_lag: 0 the weights that learn have played: leave it at auto, or set "
+        "train.max_lag: 1",
+    ),
+    (
+        {"importance_sampling": "none"}, LAGGED, "importance_ratio", "sequence",
+        "importance_sampling: none has no weights: leave it at auto, or set it to truncate",
+    ),
+    (
+        {"importance_sampling": "none"}, LAGGED, "importance_cap", 3.0,
+        "importance_sampling: none has no weights: leave it at 2.0, or set it to truncate",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("around", "sections", "option", "value", "message"), REFUSED)
+def test_an_option_is_refused_exactly_where_it_changes_nothing(
+    around, sections, option, value, message
+):
+    with_it, without = (
+        config({**around, **chosen}, **sections) for chosen in ({option: value}, {})
+    )
+    assert learned(with_it) == learned(without)
+    assert keys_without_effect(without) == []
+    (key,) = keys_without_effect(with_it)
+    assert key.path == ("algorithm", option)
+    assert str(key).endswith(f"which has no effect, because {message}")
+
+
+@pytest.mark.parametrize(
+    ("incentives", "sections", "option"),
+    [
+        ({"alphas": "code", "alpha0": 1.0, "alpha1": 1.0}, {}, "alphas"),
+        ({"alpha1": 1.0}, ALONE, "alpha1"),
+        ({"alphas": "code", "alpha0": 1.0}, ALONE, "alpha0"),
+        ({"beta0": 1.0}, ALONE, "beta0"),
+        ({"beta1": 1.0}, ALONE, "beta1"),
+    ],
+)
+def test_an_incentive_is_refused_exactly_where_it_changes_nothing(incentives, sections, option):
+    rest = {key: value for key, value in incentives.items() if key != option}
+    with_it, without = (config({"incentives": chosen}, **sections) for chosen in (incentives, rest))
+    assert learned(with_it) == learned(without)
+    assert [key.path for key in keys_without_effect(with_it)] == [
+        ("algorithm", "incentives", option)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["truncate", "mask"])
+def test_importance_weights_of_the_weights_that_played_are_refused(mode):
+    (key,) = keys_without_effect(config({"importance_sampling": mode}))
+    assert key.path == ("algorithm", "importance_sampling")
+    assert "with train.max_lag: 0 the weights that learn have played" in str(key)
+    assert keys_without_effect(config({"importance_sampling": mode}, **LAGGED)) == []
+    engines = {"cluster": {"samplers": {"engine": "vllm"}}}
+    assert keys_without_effect(config({"importance_sampling": mode}, **engines)) == []
+
+
+def test_the_weight_of_a_turn_that_is_not_played_is_refused():
+    (key,) = keys_without_effect(config({"turn_weights": (1.0, 0.5, 2.0)}))
+    assert str(key) == (
+        "algorithm.turn_weights[2]: got 2.0, which has no effect, because rollout.samples [3, 2] "
+        "plays 2 turn(s): drop it, or play more turns"
+    )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "sections"),
+    [
+        # one update per step: the ratio is 1 but for rounding, and more updates need the range
+        ({**CLIPPED, "clip_low": 0.1, "clip_high": 0.3, "clip_dual": 3.0}, {}),
+        ({"name": "iac", "clip_value": 0.2}, {}),
+        # other plans of the same config need them
+        ({"group_by": "task", "repeat_last_reward": False}, ONE_TURN),
+        # a named row has them, and the config does not
+        ({"name": "maporl", "returns": "last"}, {}),
+        ({"name": "remax"}, {}),
+        # the value that the row has anyway
+        ({"name": "iac", "group_by": "round", "gae_lambda": 0.95}, ONE_TURN),
+    ],
+)
+def test_what_is_only_inactive_is_not_refused(algorithm, sections):
+    assert keys_without_effect(config(algorithm, **sections)) == []
+
+
+# ------------------------------------------------------------------------- other sections
+
+FAST, LINEAR = {"learning_rate": 1e-3}, {"schedule": "linear"}
+
+
+def policies(p: dict[str, Any] | None = None, q: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"p": {"model": "tiny", **(p or {})}, "q": {"model": "tiny", **(q or {})}}
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"rollout": {"samples": [3], "pairing": "crossed"}, **ALONE},
+            "rollout.pairing: got crossed, which has no effect, because the team has one agent: "
+            "leave it at aligned, or add agents",
+        ),
+        (
+            {"rollout": {"samples": [1, 1], "pairing": "crossed"}},
+            "rollout.pairing: got crossed, which has no effect, because samples [1, 1] is one "
+            "path: leave it at aligned, or sample more",
+        ),
+        (
+            {"rollout": {"samples": [3], "expand": "random"}},
+            "rollout.expand: got random, which has no effect, because samples [3] plays one turn: "
+            "leave it at all, or play more turns",
+        ),
+        (
+            {"rollout": {"samples": [1, 4], "expand": "random"}},
+            "rollout.expand: got random, which has no effect, because samples [1, 4] gives one "
+            "joint action per Round before the last turn: leave it at all, or sample more",
+        ),
+        (
+            {"rollout": {"samples": [3], "stop_at_reward": 1.0}},
+            "rollout.stop_at_reward: got 1.0, which has no effect, because samples [3] plays one "
+            "turn: leave it at null, or play more turns",
+        ),
+        (
+            {
+                "decode": {"temperature": 0.5},
+                "team": {
+                    "a": {"policy": "p", "decode": {"temperature": 0.7}},
+                    "b": {"policy": "q", "decode": {"temperature": 0.8}},
+                },
+            },
+            "decode.temperature: got 0.5, which has no effect, because it is replaced in "
+            "team.a.decode and team.b.decode: leave it at 1.0, or drop one of those",
+        ),
+        (
+            {"optimizer": FAST, "policies": policies({"optimizer": FAST}, {"train": "frozen"})},
+            "optimizer.learning_rate: got 0.001, which has no effect, because it is replaced in "
+            "policies.p.optimizer: leave it at 5e-06, or drop one of those",
+        ),
+        (
+            {"optimizer": {"final_fraction": 0.5}},
+            "optimizer.final_fraction: got 0.5, which has no effect, because schedule: constant "
+            "never lowers the rate: leave it at 0.1, or set schedule: linear",
+        ),
+        (
+            {"policies": policies({"optimizer": {"final_fraction": 0.5}})},
+            "policies.p.optimizer.final_fraction: got 0.5, which has no effect, because schedule: "
+            "constant never lowers the rate: leave it at 0.1, or set schedule: linear",
+        ),
+        (
+            {"warmup": {"schedule": "constant", "final_fraction": 0.5}},
+            "warmup.final_fraction: got 0.5, which has no effect, because schedule: constant "
+            "never lowers the rate: leave it at 0.05, or set schedule: linear",
+        ),
+        (
+            {"schedule": {"kind": "round_robin"}, "policies": policies({"train": "frozen"})},
+            "schedule.kind: got round_robin, which has no effect, because one policy is trained: "
+            "leave it at simultaneous, or train more policies",
+        ),
+        (
+            {"schedule": {"kind": "turns"}, **ONE_TURN},
+            "schedule.kind: got turns, which has no effect, because one turn is trained: leave it "
+            "at simultaneous, or train more turns",
+        ),
+        (
+            {"alarms": {"max_kl": 2.0}},
+            "alarms.max_kl: got 2.0, which has no effect, because without algorithm.kl_in there "
+            "is no reference: leave it at 10.0, or set algorithm.kl_in",
+        ),
+        (
+            {
+                "alarms": {
+                    "stop": True, "min_entropy": None, "max_kl": None, "max_truncated": None,
+                    "max_duplicates": None, "max_frac_return_zero_std": None,
+                }
+            },
+            "alarms.stop: got true, which has no effect, because every bound is null: leave it at "
+            "false, or set a bound",
+        ),
+    ],
+)  # fmt: skip
+def test_a_key_of_another_section_is_refused(sections, message):
+    with pytest.raises(ConfigError) as refused:
+        refuse_keys_without_effect(config(**sections))
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"optimizer": {"final_fraction": 0.5}, "policies": policies({"optimizer": LINEAR})},
+        {"optimizer": LINEAR, "policies": policies({"optimizer": {"final_fraction": 0.5}})},
+        {"optimizer": FAST, "policies": policies({"optimizer": {"learning_rate": 1e-4}})},
+        # the critics read the common settings
+        {
+            "optimizer": FAST,
+            "policies": policies({"optimizer": FAST}, {"optimizer": FAST}),
+            "algorithm": {"name": "iac"},
+        },
+        {"alarms": {"max_kl": 2.0}, "algorithm": DIVERGENCE},
+        {"alarms": {"max_kl": None}},
+        {"schedule": {"kind": "round_robin", "block": 2}},
+        {"schedule": {"kind": "turns", "block": 2, "warmup": 1}},
+    ],
+)
+def test_a_key_that_someone_reads_is_accepted(sections):
+    assert keys_without_effect(config(sections.pop("algorithm", None), **sections)) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(path for name, path in named_configs().items() if "/" not in name),
+        ROOT / "examples" / "same_number.yaml",
+    ],
+    ids=lambda path: path.stem,
+)
+def test_a_shipped_config_has_no_key_without_effect(path):
+    assert keys_without_effect(load_config(path)) == []
+
+
+def test_every_key_is_named_with_its_line(tmp_path):
+    base, file = tmp_path / "base.yaml", tmp_path / "run.yaml"
+    base.write_text(dump_config(config({"average_decay": 0.5})))
+    file.write_text("extends: base.yaml\nalgorithm:\n  returns: last\n  gamma: 0.5\n")
+    with pytest.raises(ConfigError) as refused:
+        refuse_keys_without_effect(load_config(file, ["algorithm.kl_horizon=5"]))
+    starts = [line.partition(": got")[0] for line in str(refused.value).splitlines()]
+    line = base.read_text().splitlines().index("  average_decay: 0.5") + 1
+    assert sorted(starts) == [
+        f"{base}:{line}: algorithm.average_decay",
+        f"{file}:4: algorithm.gamma",
+        "override 'algorithm.kl_horizon=5': algorithm.kl_horizon",
+    ]
+
+
+def test_a_config_that_extends_another_sets_a_key_back(tmp_path):
+    (tmp_path / "base.yaml").write_text(dump_config(config({**DIVERGENCE, "kl_estimator": "k3"})))
+    file = tmp_path / "run.yaml"
+    file.write_text("extends: base.yaml\nalgorithm: {kl_in: reward, kl_estimator: k2}\n")
+    assert keys_without_effect(load_config(file)) == []

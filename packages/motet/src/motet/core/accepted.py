@@ -1,0 +1,128 @@
+"""What user code may give in place of Motet's own types.
+
+A prompt may be a list of dicts as in OpenAI's API, and a method that Motet awaits may be a plain
+function. `Environment` converts both when a subclass is defined, so the rest of the package sees
+only `Prompt` and coroutines.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from motet.core.episodes import Demonstration, Message
+from motet.errors import EnvironmentFault, shortened
+from motet.user_code.threads import call
+
+ROLES = ("system", "user", "assistant")
+AWAITED = ("start", "step", "close", "grade")
+"""Methods of an environment that Motet awaits. They may be plain functions, which then run in
+threads (`motet/user_code/threads.py`)."""
+
+
+def as_prompt(given: Any, where: str = "a prompt") -> Any:
+    """Return `given` as a Prompt, if it is one or is written as in OpenAI's API.
+
+    Accepted are a string, Messages, dicts such as {"role": "user", "content": "Hello"}, and lists
+    and tuples of both. Any other object is returned unchanged; its user reports it.
+
+    Raises: EnvironmentFault that says `where` a dict is and what is wrong with it.
+    """
+    if isinstance(given, Mapping | Message):
+        given = (given,)
+    messages = isinstance(given, list | tuple) and all(
+        isinstance(one, Mapping | Message) for one in given
+    )
+    if not messages:
+        return given
+    return tuple(_as_message(one, where) if isinstance(one, Mapping) else one for one in given)
+
+
+def _as_message(given: Mapping[str, Any], where: str) -> Message:
+    expected = 'expected {"role": "user", "content": "..."}'
+    missing = [key for key in ("role", "content") if key not in given]
+    others = [str(key) for key in given if key not in ("role", "content", "name")]
+    if missing or others:
+        wrong = f"no {missing[0]!r}" if missing else f"the key {others[0]!r}"
+        raise EnvironmentFault(
+            f"{where} has a message with {wrong}: got {shortened(repr(dict(given)))}; {expected}, "
+            "and optionally a name"
+        )
+    role, content, name = given["role"], _text(given["content"]), given.get("name")
+    if role not in ROLES or content is None or not (name is None or isinstance(name, str)):
+        raise EnvironmentFault(
+            f"{where} has the message {shortened(repr(dict(given)))}; {expected}, with a role of "
+            f"{', '.join(ROLES)} and strings"
+        )
+    return Message(role, content, name)
+
+
+def _text(content: Any) -> str | None:
+    """Return the text of a content, which is a string or a list of text parts. None: neither."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list | tuple):
+        return None
+    texts = [
+        part["text"]
+        for part in content
+        if isinstance(part, Mapping) and part.get("type") == "text" and "text" in part
+    ]
+    whole = len(texts) == len(content) and all(isinstance(text, str) for text in texts)
+    return "".join(texts) if whole else None
+
+
+def accept(kind: type, base: type) -> None:
+    """Convert what the methods of `kind`, a new subclass of `base`, take and return."""
+    for name, converted in (
+        *((name, _awaitable) for name in AWAITED),
+        ("observe", _observing),
+        ("question", _asking),
+        ("demonstrate", _showing),
+    ):
+        method = vars(kind).get(name)
+        # `grade = Environment.grade` withdraws a method: it must stay the same object.
+        if inspect.isfunction(method) and method is not vars(base)[name]:
+            setattr(kind, name, converted(method))
+
+
+def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(method):
+        return method
+
+    @wraps(method)
+    async def awaited(*given: Any, **named: Any) -> Any:
+        return await call(method, *given, **named)
+
+    return awaited
+
+
+def _observing(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def observe(*given: Any, **named: Any) -> Any:
+        seen = method(*given, **named)
+        if not isinstance(seen, Mapping):
+            return seen
+        return {agent: as_prompt(one, f"the prompt of {agent}") for agent, one in seen.items()}
+
+    return observe
+
+
+def _asking(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def question(*given: Any, **named: Any) -> Any:
+        return as_prompt(method(*given, **named))
+
+    return question
+
+
+def _showing(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def demonstrate(*given: Any, **named: Any) -> Any:
+        shown = method(*given, **named)
+        if not isinstance(shown, Demonstration):
+            return shown
+        return replace(shown, prompt=as_prompt(shown.prompt, "the prompt of a demonstration"))
+
+    return demonstrate

@@ -1,0 +1,173 @@
+"""A credit function gets the step, and its mistakes are named as its own."""
+
+import math
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from motet.algorithms import ALGORITHMS, credit_function, resolve
+from motet.core import (
+    Completion,
+    CreditState,
+    Episode,
+    Fault,
+    Outcome,
+    Round,
+    Scores,
+    Task,
+    Team,
+    ValueEstimate,
+    ValueId,
+)
+from motet.credit.assign import assign_credit
+from motet.credit.own import checked
+from motet.errors import ConfigError, MotetError
+
+ROOT = Path(__file__).parents[5]
+AGENTS = ("a", "b")
+TEAM = Team(dict.fromkeys(AGENTS, ("p",)), decode={})
+
+
+def crossed(rewards, failed=()):
+    """Two samples per agent, in all four joint actions: (0, 0), (0, 1), (1, 0), (1, 1)."""
+    made = tuple(Completion("p", "x", "stop", tokens=(0,), logprobs=(-1.0,)) for _ in range(2))
+    pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    outcomes = tuple(
+        Outcome({"a": one, "b": other}, {}, fault=Fault("sandbox", "died", ""))
+        if number in failed
+        else Outcome({"a": one, "b": other}, dict.fromkeys(AGENTS, reward), end="done")
+        for number, ((one, other), reward) in enumerate(zip(pairs, rewards, strict=True))
+    )
+    prompts = dict.fromkeys(AGENTS, "?")
+    root = Round(0, prompts, dict.fromkeys(AGENTS, (1,)), dict.fromkeys(AGENTS, made), outcomes)
+    return Episode("e", Task("e", {}), root)
+
+
+def credit(own, rewards=(0.0, 8.0, 2.0, 4.0), name="magrpo", failed=(), scores=None, team=TEAM):
+    return assign_credit(
+        [crossed(rewards, failed)], scores or Scores(), ALGORITHMS[name], CreditState(), team, 1,
+        None if own is None else checked(own, "credit function own", lambda s: len(s.samples)),
+    )  # fmt: skip
+
+
+def by_sample(result):
+    return {(one.id.agent, one.id.index): one.advantage for one in result.samples}
+
+
+def test_lenient_credit_by_hand():
+    """Sample 0 of a took part in rewards 0 and 8, so its best is 8; sample 1 in 2 and 4, best 4.
+    Their mean is 6. Sample 0 of b: max(0, 2) = 2; sample 1: max(8, 4) = 8; their mean is 5."""
+    lenient = runpy.run_path(str(ROOT / "examples" / "own_credit.py"))["lenient"]
+    assert by_sample(credit(lenient)) == {
+        ("a", 0): 2.0, ("a", 1): -2.0, ("b", 0): -3.0, ("b", 1): 3.0,
+    }  # fmt: skip
+
+
+def test_the_step_has_samples_returns_groups_and_the_algorithms_own_advantages():
+    seen = []
+
+    def own(step):
+        seen.append(step)
+        return 2.0 * step.advantages_S
+
+    plain, doubled = credit(None), credit(own)
+    (step,) = seen
+    assert step.returns_S.tolist() == [4.0, 3.0, 1.0, 6.0]
+    assert step.group_S.tolist() == [0, 0, 1, 1]
+    assert step.actions.sample_NJ.tolist() == [[0, 0, 1, 1], [2, 3, 2, 3]]
+    assert step.actions.returns_NJ.tolist() == [[0.0, 8.0, 2.0, 4.0]] * 2
+    assert step.values_S is None
+    assert [sample.id for sample in step.samples] == [one.id for one in plain.samples]
+    assert by_sample(doubled) == {key: 2 * value for key, value in by_sample(plain).items()}
+    assert doubled.state == plain.state
+
+
+def test_a_failed_joint_action_is_left_out():
+    def own(step):
+        assert step.actions.returns_NJ.shape == (2, 3)
+        return step.returns_S
+
+    assert by_sample(credit(own, failed={1}))[("a", 0)] == 0.0
+
+
+def test_a_sample_that_has_nothing_to_compare_with_gets_credit_too():
+    # Only joint action 0 is left: one sample per agent.
+    assert len(credit(None, failed={1, 2, 3}).samples) == 0
+    assert len(credit(lambda step: step.returns_S + 1.0, failed={1, 2, 3}).samples) == 2
+
+
+def test_the_values_of_critics_are_given():
+    ids = {agent: ValueId("e", (), agent) for agent in AGENTS}
+    estimate = {"a": 0.5, "b": 0.25}
+    scores = Scores(
+        values={ids[agent]: ValueEstimate((1,), (0,), (estimate[agent],), 0) for agent in AGENTS}
+    )
+    team = Team(TEAM.agents, {}, critics={"a": "critic-a", "b": "critic-b"})
+    result = credit(lambda step: step.values_S, name="iac", scores=scores, team=team)
+    assert by_sample(result) == {("a", 0): 0.5, ("a", 1): 0.5, ("b", 0): 0.25, ("b", 1): 0.25}
+    assert len(result.values) == 2
+
+
+def test_advantages_may_be_whole_numbers_and_keep_no_gradient():
+    result = credit(lambda step: torch.tensor([1, 2, 3, 4]))
+    assert by_sample(result)[("a", 1)] == 2.0
+    with_gradient = torch.ones(4, requires_grad=True)
+    assert by_sample(credit(lambda step: with_gradient * 2))[("b", 0)] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (None, "returned None; expected a tensor of 4 finite numbers, one per sample: add a retu"),
+        ([1.0] * 4, r"returned a list; expected a tensor of 4 .*: use torch.tensor\(...\)"),
+        (torch.ones(3), r"returned a tensor of shape \[3\] and dtype torch.float32; .*shape \[4\]"),
+        (torch.ones(4, 1), r"returned a tensor of shape \[4, 1\]"),
+        (torch.tensor([0.0, math.nan, 1.0, math.inf]), "returned nan for sample 1 and 1 others"),
+        (torch.tensor(1.0), r"returned a tensor of shape \[\]"),
+    ],
+)
+def test_a_mistake_is_named_as_that_of_the_function(returned, said):
+    with pytest.raises(MotetError, match=f"credit function own {said}"):
+        credit(lambda step: returned)
+
+
+def test_an_exception_is_named_with_its_place():
+    def own(step):
+        return step.returns_S / step.nothing
+
+    with pytest.raises(MotetError, match=r"credit function own raised AttributeError: .*own_test"):
+        credit(own)
+
+
+def test_mistakes_of_an_own_baseline_are_named_too(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "from motet.credit.baselines import Baseline\n"
+        "def half(comparison):\n    return comparison.returns_S[:1]\n"
+        "def undefined(comparison):\n    return comparison.returns_S / 0.0\n"
+        "nothing = Baseline(lambda comparison: None, siblings=False)\n"
+    )
+    for name, said in (
+        ("half", r"returned a tensor of shape \[1\]"),
+        ("undefined", "that are not finite"),
+        ("nothing", "returned None"),
+    ):
+        algorithm = resolve("magrpo", {"baseline": f"./mine.py:{name}"}, tmp_path)
+        with pytest.raises(MotetError, match=rf"baseline ./mine.py:{name} .*{said}"):
+            assign_credit([crossed((1.0, 2.0, 3.0, 4.0))], Scores(), algorithm, CreditState(),
+                          TEAM, 1)  # fmt: skip
+
+
+def test_a_config_names_a_function_of_its_own(tmp_path):
+    (tmp_path / "mine.py").write_text("class Own: pass\nnumber = 3\ndef own(step): pass\n")
+    assert callable(credit_function("./mine.py:own", tmp_path))
+    for name, said in (
+        ("lenient", "credit is 'lenient'; expected a function at package.module:NAME"),
+        ("./mine.py:Own", "of type type; expected a function"),
+        ("./mine.py:number", "of type int; expected a function"),
+        ("./mine.py:other", "credit: .* defines no 'other'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            credit_function(name, tmp_path)

@@ -1,0 +1,350 @@
+"""`check_environment`: test an environment with unusual input and report the first broken rule."""
+
+import copy
+import json
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+from motet.core import Environment, Message, Reply, Task, Transition
+from motet.environments.registry import check_is_environment
+from motet.environments.rules import Rule
+from motet.errors import EnvironmentFault
+from motet.user_code.blocking import blocking
+from motet.user_code.timeout_guard import TimedOut
+from motet.user_code.timeouts import at_once, guarded, run_loop, within
+
+CallOutcome = TypeVar("CallOutcome")
+Script: TypeAlias = Callable[[Any, Sequence[str]], Mapping[str, Reply]]
+"""(state, acting agents) -> their replies."""
+
+ODD_REPLIES = {
+    "nothing": "",
+    "white space": " \n\t\n",
+    "100,000 characters": "la " * 33_334,
+    "many scripts": "é 你好 مرحبا 🎼 \u202e \u0000 \ufffd",
+    "code fences": "```python\ndef main(xs):\n    return xs\n```",
+    "a number": "1,200",
+    "a digit that int() refuses": "²",
+    "deep brackets": "(" * 5_000,
+}
+DEMONSTRATIONS = 8
+
+
+@dataclass(frozen=True)
+class Checked:
+    """All rules that were tested, and how often each one was."""
+
+    environment: str
+    rules: Mapping[Rule, int]
+
+    def __str__(self) -> str:
+        lines = [f"{count:6d} x  {rule}" for rule, count in self.rules.items()]
+        return "\n".join([f"{self.environment} keeps {len(lines)} rules of environments:", *lines])
+
+
+@blocking
+def check_environment(
+    environment: Environment[Any],
+    tasks: Sequence[Task] | None = None,
+    seed: int = 0,
+    turns: int = 32,
+    timeout_seconds: float | None = 60.0,
+) -> Checked:
+    """Play tasks with correct and with unusual replies, and check every rule of environments.
+
+    Plays `tasks`; if None, three of the environment's own eval tasks. An episode has at most
+    `turns` turns.
+
+    Raises: EnvironmentFault naming the first broken rule and the observed value; ConfigError if
+    the object is not an instance of a subclass of `motet.Environment`.
+    """
+    return run_loop(conform(environment, tasks, seed, turns, timeout_seconds))
+
+
+async def conform(
+    environment: Environment[Any],
+    tasks: Sequence[Task] | None = None,
+    seed: int = 0,
+    turns: int = 32,
+    timeout_seconds: float | None = 60.0,
+) -> Checked:
+    """`check_environment` for callers that already run in an event loop."""
+    check_is_environment(environment, "check_environment")
+    with guarded(timeout_seconds):
+        return await _examined(_Exam(environment, seed, turns, timeout_seconds), tasks)
+
+
+async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
+    environment = exam.environment
+    exam.agents()
+    chosen = exam.tasks() if tasks is None else tasks
+    for task in chosen:
+        for what, text in ODD_REPLIES.items():
+            await exam.play(task, _always(text), f"where every agent replies with {what}")
+        if environment.provides(Environment.solve):
+            last = await exam.play(task, exam.solution, "with the replies of solve()")
+            exam.require(
+                Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}"
+            )
+        exam.demonstrations(task)
+        exam.conventions(task)
+        exam.answers(task)
+        exam.drawings(task)
+    if environment.provides(Environment.alone) and len(environment.agents) > 1:
+        alone = exam.ask("alone", environment.alone)
+        await _examined(replace(exam, environment=alone, kept=Counter()), chosen)
+        exam.require(Rule.ALONE, len(alone.agents) == 1, f"agents {list(alone.agents)}")
+    return Checked(exam.name, dict(exam.kept))
+
+
+def _always(text: str) -> Script:
+    return lambda state, acting: {agent: Reply(text, "length") for agent in acting}
+
+
+@dataclass
+class _Exam:
+    """One environment under test, and how often each rule has held so far."""
+
+    environment: Environment[Any]
+    seed: int
+    turns: int
+    seconds: float | None
+    kept: Counter[Rule] = field(default_factory=Counter)
+
+    @property
+    def name(self) -> str:
+        return type(self.environment).__name__
+
+    def require(self, rule: Rule, holds: bool, got: str) -> None:
+        if not holds:
+            raise EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
+        self.kept[rule] += 1
+
+    def ask(self, what: str, method: Callable[..., CallOutcome], *arguments: Any) -> CallOutcome:
+        """Return `method(*arguments)`. An exception breaks the rule SURVIVES."""
+        self._count_a_call()
+        try:
+            return at_once(self.seconds, what, lambda: method(*arguments))
+        except Exception as error:
+            raise self._raised(what, error) from error
+
+    async def wait_for(
+        self, what: str, method: Callable[..., Awaitable[CallOutcome]], *arguments: Any
+    ) -> CallOutcome:
+        """Await and return `method(*arguments)`. An exception breaks the rule SURVIVES."""
+        self._count_a_call()
+        try:
+            return await within(self.seconds, what, lambda: method(*arguments))
+        except Exception as error:
+            raise self._raised(what, error) from error
+
+    def _count_a_call(self) -> None:
+        self.kept[Rule.SURVIVES] += 1
+        if self.seconds is not None:
+            self.kept[Rule.IN_TIME] += 1
+
+    def _raised(self, what: str, error: Exception) -> EnvironmentFault:
+        if isinstance(error, TimedOut):
+            rule, got = Rule.IN_TIME, f"{what} did not end within {self.seconds:g} s"
+        else:
+            rule, got = Rule.SURVIVES, f"{what}: {type(error).__name__}: {error}"
+        return EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
+
+    # ------------------------------------------------------------ rules without episodes
+
+    def agents(self) -> None:
+        names, branches = list(self.environment.agents), self.environment.branches
+        sound = (
+            bool(names)
+            and all(isinstance(name, str) and name for name in names)
+            and len(set(names)) == len(names)
+        )
+        self.require(Rule.AGENTS, sound, f"agents {names}")
+        self.require(Rule.AGENTS, isinstance(branches, bool), f"branches {branches!r}")
+
+    def tasks(self) -> list[Task]:
+        """Return three of the environment's own eval tasks."""
+        found = self.environment.provides(Environment.tasks)
+        self.require(Rule.TASKS, found, "no method tasks(split): pass tasks to check_environment")
+        train, held_out = (
+            self.ask("tasks", self.environment.tasks, split) for split in ("train", "eval")
+        )
+        for split in (train, held_out):
+            self.require(Rule.TASKS, len(split) > 0, "a split has no tasks")
+            repeated = [
+                name for name, count in Counter(task.id for task in split).items() if count > 1
+            ]
+            self.require(
+                Rule.TASKS, not repeated, f"more than one task has id {', '.join(repeated[:3])}"
+            )
+        shared = {task.id for task in train} & {task.id for task in held_out}
+        self.require(
+            Rule.TASKS, not shared, f"{', '.join(sorted(shared)[:3])} is in train and in eval"
+        )
+        chosen = list(held_out[:3])
+        for task in chosen:
+            fields = dict(task.fields)
+            plain = json.loads(self.ask("json.dumps(task.fields)", json.dumps, fields))
+            self.require(
+                Rule.TASKS, plain == fields, f"fields {fields}, which JSON converts to {plain}"
+            )
+        return chosen
+
+    def demonstrations(self, task: Task) -> None:
+        if not self.environment.provides(Environment.demonstrate):
+            return
+        for seed in range(DEMONSTRATIONS):
+            shown, again = (
+                self.ask("demonstrate", self.environment.demonstrate, task, seed) for _ in range(2)
+            )
+            self.require(
+                Rule.DEMONSTRATES, shown == again, f"{shown} and then {again} for seed {seed}"
+            )
+            sound = (
+                shown.agent in self.environment.agents
+                and isinstance(shown.text, str)
+                and shown.turn >= 0
+            )
+            self.require(Rule.DEMONSTRATES, sound and _is_prompt(shown.prompt), str(shown))
+
+    def conventions(self, task: Task) -> None:
+        if not self.environment.provides(Environment.convention):
+            return
+        for agent in self.environment.agents:
+            for text in ODD_REPLIES.values():
+                label = self.ask("convention", self.environment.convention, task, agent, text)
+                self.require(Rule.CONVENTION, isinstance(label, str), repr(label))
+
+    def answers(self, task: Task) -> None:
+        if not self.environment.provides(Environment.answer):
+            return
+        for text in ODD_REPLIES.values():
+            texts = dict.fromkeys(self.environment.agents, text)
+            given, again = (
+                self.ask("answer", self.environment.answer, task, texts) for _ in range(2)
+            )
+            self.require(Rule.ANSWER, given is None or isinstance(given, str), repr(given))
+            self.require(Rule.ANSWER, given == again, f"{given!r} and then {again!r}")
+
+    def drawings(self, task: Task) -> None:
+        if not self.environment.provides(Environment.drawing):
+            return
+        for text in ODD_REPLIES.values():
+            texts = dict.fromkeys(self.environment.agents, text)
+            drawing = self.ask("drawing", self.environment.drawing, task, texts)
+            grids = [grid for row in drawing.panels for grid in row.values()]
+            even = all(
+                len({len(row) for row in grid}) == 1
+                and all(isinstance(name, str) for row in grid for name in row)
+                for grid in grids
+            )
+            self.require(Rule.DRAWS, bool(grids) and even, repr(drawing))
+
+    # ------------------------------------------------------------ rules of episodes
+
+    async def play(self, task: Task, script: Script, how: str) -> Transition:
+        """Play one episode and return its last transition. `how` describes it in error messages."""
+        begun = await self.wait_for("start", self.environment.start, task, self.seed)
+        try:
+            if not self.environment.branches:
+                await self.start_again(task, begun)
+            state = begun
+            for turn in range(self.turns):
+                acting = self.observe(state, f"at turn {turn} {how}")
+                transition = await self.step(
+                    state, script(state, acting), f"step at turn {turn} {how}"
+                )
+                if transition.done:
+                    self.kept[Rule.ENDS] += 1
+                    return transition
+                state = transition.state
+            raise EnvironmentFault(
+                f"{self.name} breaks a rule. Rule: {Rule.ENDS}. Got: not done after {self.turns} "
+                f"turns {how}"
+            )
+        finally:
+            await self.wait_for("close", self.environment.close, begun)
+
+    async def start_again(self, task: Task, begun: Any) -> None:
+        """Start a second state beside `begun` and compare what they show."""
+        other = await self.wait_for("start", self.environment.start, task, self.seed)
+        try:
+            seen, again = (
+                dict(self.ask("observe after start", self.environment.observe, state))
+                for state in (begun, other)
+            )
+            self.require(Rule.STARTS, seen == again, f"{seen} and then {again}")
+        finally:
+            await self.wait_for("close", self.environment.close, other)
+
+    def observe(self, state: Any, how: str) -> list[str]:
+        """Return the agents that act now."""
+        prompts, again = (
+            dict(self.ask(f"observe {how}", self.environment.observe, state)) for _ in range(2)
+        )
+        self.require(Rule.OBSERVES, prompts == again, f"{prompts} and then {again} {how}")
+        self.require(Rule.OBSERVES, len(prompts) > 0, f"no prompts {how}")
+        unknown = [agent for agent in prompts if agent not in self.environment.agents]
+        self.require(
+            Rule.OBSERVES,
+            not unknown,
+            f"agents {unknown} {how}; the team is {list(self.environment.agents)}",
+        )
+        for agent, prompt in prompts.items():
+            self.require(Rule.OBSERVES, _is_prompt(prompt), f"{prompt!r} for {agent} {how}")
+        return list(prompts)
+
+    async def step(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
+        """Take one step. If the environment branches, take it twice and check that the state is
+        unchanged and that both transitions are equal."""
+        if not self.environment.branches:
+            return await self.step_once(state, replies, how)
+        before = self.ask("copy.deepcopy(state)", copy.deepcopy, state)
+        self.require(Rule.VALUE, before == state, f"{state!r} and its copy {before!r}")
+        transition, again = [await self.step_once(state, replies, how) for _ in range(2)]
+        self.require(
+            Rule.UNCHANGED, before == state, f"{before!r} before and {state!r} after {how}"
+        )
+        self.require(Rule.BRANCHES, transition == again, f"{transition} and then {again} at {how}")
+        return transition
+
+    async def step_once(self, state: Any, replies: Mapping[str, Reply], how: str) -> Transition:
+        transition: Transition = await self.wait_for(
+            how, self.environment.step, state, replies, self.seed
+        )
+        self.require(
+            Rule.TRANSITION, isinstance(transition, Transition), f"{transition!r} at {how}"
+        )
+        complete = set(transition.rewards) == set(self.environment.agents) and isinstance(
+            transition.done, bool
+        )
+        finite = all(map(math.isfinite, [*transition.rewards.values(), *transition.terms.values()]))
+        self.require(Rule.TRANSITION, complete and finite, f"{transition} at {how}")
+        if transition.done:
+            sound = "success" in transition.terms and 0.0 <= transition.terms["success"] <= 1.0
+            self.require(Rule.SUCCESS, sound, f"terms {dict(transition.terms)} at {how}")
+        return transition
+
+    def solution(self, state: Any, acting: Sequence[str]) -> Mapping[str, Reply]:
+        texts = self.ask("solve", self.environment.solve, state, self.seed)
+        silent = [agent for agent in acting if agent not in texts]
+        self.require(Rule.SOLVED, not silent, f"nothing for {', '.join(silent)}")
+        return {agent: Reply(texts[agent]) for agent in acting}
+
+
+def shorten(text: str) -> str:
+    """Shorten an error message to about 500 characters: it may contain a very long test reply."""
+    return text if len(text) <= 500 else f"{text[:400]} ... {text[-100:]}"
+
+
+def _is_prompt(prompt: Any) -> bool:
+    if isinstance(prompt, str):
+        return bool(prompt)
+    return (
+        isinstance(prompt, tuple)
+        and bool(prompt)
+        and all(isinstance(message, Message) for message in prompt)
+    )

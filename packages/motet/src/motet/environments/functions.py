@@ -1,0 +1,156 @@
+"""A team described by functions: one prompt per agent, and a reward of what all of them wrote.
+
+All agents write at the same time, once per turn. Between turns each agent reads what the others
+wrote, and the feedback, if there is a function for it. The reward is computed after every turn.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from hashlib import blake2b
+from typing import Any
+
+from pydantic import Field
+
+from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.core.row_values import identity
+from motet.environments.chat_texts import one_or_each
+from motet.environments.history import Exchange, History, compose
+from motet.environments.reward import ask
+from motet.errors import ConfigError, EnvironmentFault, shortened
+from motet.settings import Settings
+from motet.user_code.plugins import load_function
+from motet.user_code.threads import call
+
+REVISE = "Improve your answer."
+"""What an agent reads at a later turn without feedback of its own."""
+
+
+@dataclass(frozen=True)
+class FunctionState:
+    """The row, the turns played so far, and what each agent is asked now."""
+
+    row: Mapping[str, Any]
+    turns: tuple[Exchange, ...]
+    asked: Mapping[str, str]
+
+
+class FunctionTeam(Environment[FunctionState]):
+    """Agents whose prompts, feedback and reward are functions of a dataset row."""
+
+    branches = True
+
+    class Options(Settings):
+        """References to the functions: package.module:NAME or ./file.py:NAME."""
+
+        agents: dict[str, str] = Field(min_length=1)
+        """Agent -> a function `(row) -> its prompt`, a string. It may be async."""
+        reward: str
+        """A function `(row, texts) -> number`, or one number per agent, or a `motet.Score`. `texts`
+        is {agent: what it wrote at this turn}. It may be async."""
+        feedback: str | None = None
+        """A function `(row, texts) -> what the agents read at the next turn`: a string, or one per
+        agent. It may be async."""
+        history: History = "joint"
+        """What an agent reads of earlier turns: all texts (joint), only its own, or none."""
+        success_at: float = 1.0
+        """The term `success` is 1 if the mean reward of the agents is at least this, unless the
+        reward itself has a term of this name."""
+
+    def __init__(self, options: Options, *, turns: int) -> None:
+        """Raises: ConfigError if a reference does not name a function."""
+        self.options = options
+        self.agents = tuple(options.agents)
+        self._turns = turns
+        self._prompts = {
+            agent: _function(name, f"agents.{agent}") for agent, name in options.agents.items()
+        }
+        self._judge = _judge(_function(options.reward, "reward"))
+        self._feedback = (
+            None if options.feedback is None else _function(options.feedback, "feedback")
+        )
+
+    def task(self, row: Mapping[str, Any]) -> Task:
+        """Return a row as a task. Its id is the row's `id`, or a hash of the row."""
+        text = identity(dict(row))
+        digest = blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+        return Task(str(row["id"]) if "id" in row else digest, dict(row))
+
+    def chat_task(self, text: str) -> Task:
+        """Read a row as a JSON object. Raises: ConfigError if the text is none."""
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise ConfigError(
+                f"got {shortened(text)!r}; expected a row of this team's data as a JSON object, "
+                'such as {"topic": "the sea"}: its prompts are functions of a row'
+            )
+        return self.task(row)
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the last text of each agent."""
+        return one_or_each(texts, self.agents)
+
+    async def start(self, task: Task, seed: int) -> FunctionState:
+        row = task.fields
+        asked = {
+            agent: _text(await call(prompt, dict(row)), f"the prompt of agent {agent}")
+            for agent, prompt in self._prompts.items()
+        }
+        return FunctionState(row, (), asked)
+
+    def observe(self, state: FunctionState) -> Mapping[str, Prompt]:
+        return {
+            agent: compose(self.options.history, agent, state.turns, asked)
+            for agent, asked in state.asked.items()
+        }
+
+    async def step(
+        self, state: FunctionState, replies: Mapping[str, Reply], seed: int
+    ) -> Transition:
+        """Raises: RewardFault for a wrong reward; EnvironmentFault for a wrong feedback."""
+        texts = {agent: reply.text for agent, reply in replies.items()}
+        rewards, terms = await ask(self._judge, Task("row", state.row), texts, self.agents)
+        mean = sum(rewards.values()) / len(rewards)
+        terms = {"success": float(mean >= self.options.success_at), **terms}
+        played = (*state.turns, Exchange(state.asked, texts))
+        last = len(played) == self._turns
+        asked = state.asked if last else await self._next(state.row, texts)
+        return Transition(FunctionState(state.row, played, asked), rewards, last, terms)
+
+    async def _next(self, row: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, str]:
+        """Return what each agent is asked at the next turn."""
+        if self._feedback is None:
+            return dict.fromkeys(self.agents, REVISE)
+        given = await call(self._feedback, dict(row), dict(texts))
+        each = given if isinstance(given, Mapping) else dict.fromkeys(self.agents, given)
+        missing = [agent for agent in self.agents if agent not in each]
+        if missing:
+            raise EnvironmentFault(
+                f"feedback has no text for agent {missing[0]}; expected one string, or one for "
+                f"each of {', '.join(self.agents)}"
+            )
+        return {agent: _text(each[agent], f"feedback to {agent}") for agent in self.agents}
+
+
+def _function(name: str, key: str) -> Callable[..., Any]:
+    return load_function(name, f"environment.{key}", "a function")
+
+
+def _judge(reward: Callable[..., Any]) -> Callable[[Task, Mapping[str, str]], Any]:
+    """Return the reward as a function of a task."""
+
+    @wraps(reward)
+    async def judged(task: Task, texts: Mapping[str, str]) -> Any:
+        return await call(reward, dict(task.fields), dict(texts))
+
+    return judged
+
+
+def _text(given: Any, what: str) -> str:
+    if not isinstance(given, str) or not given:
+        raise EnvironmentFault(f"{what} is {given!r}; expected a string that is not empty")
+    return given

@@ -1,0 +1,52 @@
+"""`Rewarded`: an environment whose own reward is replaced by a custom reward."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.environments.reward import RewardLike, ask
+from motet.environments.wrapper import Wrapper
+
+
+@dataclass(frozen=True)
+class RewardedState:
+    """The wrapped environment's state, and what is passed to the reward."""
+
+    task: Task
+    inner: Any
+    texts: Mapping[str, str]
+    """Agent -> its latest text. An agent that has not acted yet has none."""
+
+
+class Rewarded(Wrapper[RewardedState]):
+    """Calls `reward` after every turn with the latest text of each agent that has acted.
+
+    The environment's terms are kept, including `success`. If the reward returns a term of the same
+    name, that term replaces the environment's.
+    """
+
+    def __init__(self, environment: Environment[Any], reward: RewardLike) -> None:
+        super().__init__(environment)
+        self.reward = reward
+        self.rewards_at_end = False  # this reward is called after every turn
+
+    def alone(self) -> "Rewarded":
+        # the single agent gets the same reward as the team, so that both are comparable
+        return Rewarded(self.environment.alone(), self.reward)
+
+    async def start(self, task: Task, seed: int) -> RewardedState:
+        return RewardedState(task, await self.environment.start(task, seed), {})
+
+    def observe(self, state: RewardedState) -> Mapping[str, Prompt]:
+        return self.environment.observe(state.inner)
+
+    async def step(
+        self, state: RewardedState, replies: Mapping[str, Reply], seed: int
+    ) -> Transition:
+        """Raises: RewardFault if the reward raises or does not return valid scores."""
+        transition = await self.environment.step(state.inner, replies, seed)
+        texts = {**state.texts, **{agent: reply.text for agent, reply in replies.items()}}
+        rewards, terms = await ask(self.reward, state.task, texts, self.agents)
+        judged = RewardedState(state.task, transition.state, texts)
+        return Transition(judged, rewards, transition.done, {**transition.terms, **terms})

@@ -1,0 +1,121 @@
+import asyncio
+
+import pytest
+
+from motet.core import Environment, Reply, Task, Transition
+from motet.environments.check import check_environment
+from motet.environments.debate_tiny import TinyDebate
+from motet.environments.relay import Relay
+from motet.environments.rewarded import Rewarded
+from motet.errors import RewardFault
+from motet_tasks.rewards import Score
+
+TASK = Task("12-34", {"a": "12", "b": "34"})
+
+
+def step(environment, *turns):
+    async def run():
+        state = await environment.start(TASK, 0)
+        for a, b in turns:
+            transition = await environment.step(state, {"a": Reply(a), "b": Reply(b)}, 0)
+            state = transition.state
+        return transition
+
+    return asyncio.run(run())
+
+
+def relay():
+    return Relay(Relay.Options())
+
+
+def test_the_reward_is_asked_every_turn_and_the_environments_terms_stay():
+    def length(task, texts):
+        return {agent: float(len(text)) for agent, text in texts.items()}
+
+    environment = Rewarded(relay(), length)
+    assert step(environment, ("x", "yz")).rewards == {"a": 1.0, "b": 2.0}
+    last = step(environment, ("x", "yz"), ("1234", "1234"))
+    assert (last.rewards, last.done) == ({"a": 4.0, "b": 4.0}, True)
+    assert last.terms == {"success": 1.0, "a_right": 1.0, "b_right": 1.0}
+
+
+class WriterThenReviewer(Environment):
+    """Two agents take turns; the state is the number of the turn."""
+
+    agents = ("writer", "reviewer")
+
+    def tasks(self, split):
+        return [TASK]
+
+    async def start(self, task, seed):
+        return 0
+
+    def observe(self, state):
+        return {self.agents[state]: "go on"}
+
+    async def step(self, state, replies, seed):
+        return Transition(state + 1, {}, done=state == 1)
+
+
+def test_the_reward_gets_the_latest_text_of_each_agent_that_has_acted():
+    seen = []
+    environment = Rewarded(WriterThenReviewer(), lambda task, texts: seen.append(texts) or 0.0)
+
+    async def run():
+        state = await environment.start(TASK, 0)
+        for agent, text in (("writer", "draft"), ("reviewer", "fine")):
+            assert list(environment.observe(state)) == [agent]
+            state = (await environment.step(state, {agent: Reply(text)}, 0)).state
+
+    asyncio.run(run())
+    assert seen == [{"writer": "draft"}, {"writer": "draft", "reviewer": "fine"}]
+
+
+def test_the_reward_knows_the_task_and_may_name_a_success_of_its_own():
+    class Echo:
+        async def score(self, task, texts):
+            return Score(0.5, {"success": float(texts["a"] == task.fields["b"]), "echo": 2.0})
+
+    terms = step(Rewarded(relay(), Echo()), ("x", "y"), ("34", "")).terms
+    assert terms == {"success": 1.0, "echo": 2.0, "a_right": 0.0, "b_right": 0.0}
+
+
+def test_an_exception_of_the_reward_is_a_fault_and_never_a_zero():
+    with pytest.raises(RewardFault, match="ZeroDivisionError"):
+        step(Rewarded(relay(), lambda task, texts: 1 / 0), ("x", "y"))
+
+
+def test_who_was_right_is_still_said_and_when_it_pays_is_the_rewards_own_affair():
+    debate = TinyDebate(TinyDebate.Options(pay="last_turn"))
+    judged = Rewarded(debate, lambda task, texts: 1.0)
+    assert (
+        judged.says_right,
+        Rewarded(relay(), lambda task, texts: 1.0).says_right,
+    ) == (True, False)
+    assert (debate.rewards_at_end, judged.rewards_at_end) == (True, False)
+
+
+def test_one_agent_alone_is_judged_by_the_same_reward():
+    class Shared(Relay):
+        def alone(self):
+            return Relay(self.options)
+
+    def length(task, texts):
+        return float(sum(map(len, texts.values())))
+
+    assert step(Rewarded(Shared(Relay.Options()), length).alone(), ("x", "yz")).rewards == {
+        "a": 3.0,
+        "b": 3.0,
+    }
+    assert not Rewarded(relay(), length).provides(Environment.alone)
+
+
+def test_a_rewarded_environment_can_do_what_the_bare_one_can():
+    environment = Rewarded(relay(), lambda task, texts: 0.0)
+    assert environment.tasks("eval") == relay().tasks("eval")
+    assert not environment.provides(Environment.task)
+    assert "have success 1" in str(check_environment(environment, [TASK]))
+
+
+def test_a_game_that_is_over_after_some_turns_stays_one():
+    assert Rewarded(relay(), lambda task, texts: 0.0).most_turns == 2

@@ -1,0 +1,351 @@
+"""Sample completions for a batch of prompts.
+
+Each prompt is read once. Then tokens are sampled one by one, and rows are removed when they have
+ended. This works for any causal LM of transformers; there is no model code here. A row's samples
+depend on its key, its prompt and its settings, never on the other rows of the batch (up to
+floating-point rounding).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from motet.core import Completion, Fault
+from motet.core.seeding import uniforms
+from motet.models.adapters import Mix
+from motet.models.backbone import Backbone
+from motet.models.cache import give_room, leave, share_prompts
+from motet.models.completions import SampledAnswer, completions_of, diverged, texts_of
+from motet.models.ends import plain_length, shown, stop_ids, stops_around_specials
+from motet.models.padding import padded, positions
+from motet.models.prepacked_weights import prepacked
+from motet.models.sampling import Rules, draw
+from motet.models.trials import ordinary_tokens
+from motet.settings import Decode
+
+LEAVE = 0.125
+"""Remove ended rows when they are this fraction of the batch: removing copies the other rows'
+cache.
+"""
+PATIENCE = 6
+"""Sample this many tokens before prepacking the weights: prepacking takes as long as it saves in
+about as many tokens.
+"""
+TRIED = 4
+"""How many ordinary tokens are tried, alone, if the logits of a row are not finite."""
+SHARED = 8192
+"""Share prompts between rows if this saves copies of at least so many prompt tokens (measured:
+docs/performance.md).
+"""
+
+
+@dataclass(frozen=True)
+class DecodeRequest:
+    """One completion of `policy` to sample: for prompt number `prompt`, with the settings `decode`.
+
+    `key` selects its random numbers. `policy` and `version` are noted in the completion.
+    """
+
+    policy: str
+    prompt: int
+    decode: Decode
+    key: int
+    greedy: bool = False
+    version: int = 0
+
+
+OnCompletion: TypeAlias = Callable[[int, Completion | Fault], None]
+"""Callback: receives the number of a request, and its completion."""
+
+
+@dataclass
+class Timings:
+    """Wall-clock seconds of all calls that got this object."""
+
+    prefill: float = 0.0
+    """Reading prompts."""
+    decode: float = 0.0
+    """Sampling completions, and passing them on."""
+
+
+@torch.inference_mode()
+def decode(
+    backbone: Backbone,
+    prompts: Sequence[Sequence[int]],
+    requests: Sequence[DecodeRequest],
+    *,
+    adapters: Sequence[str] | None = None,
+    on_completion: OnCompletion | None = None,
+    timings: Timings | None = None,
+    between: Callable[[], object] = lambda: None,
+) -> list[Completion | Fault]:
+    """Sample one completion for each request; return them in the order of the requests.
+
+    The policy that is active on the backbone samples. If that is the bare base, `adapters` may name
+    the adapter for each prompt. Prompts have at least one token, and leave space for one more. A
+    completion ends at an end-of-sequence token, a stop string, its `max_new_tokens`, or the end of
+    the context. The end-of-sequence token or the stop string is in its tokens, but not in its text.
+    It is a Fault if the tokenizer cannot decode its tokens, or if the logits of its row are not
+    finite. `on_completion` is called once for each request, when its row is removed. `between` is
+    called before every token, and may raise.
+
+    Raises: TrainingDiverged if the logits of a row are not finite, and those of ordinary prompts
+    are not finite either; `on_completion` has then received no completion with such a number.
+    """
+    begun = perf_counter()
+    limits = [
+        min(one.decode.max_new_tokens, backbone.context_length - len(prompts[one.prompt]))
+        for one in requests
+    ]
+    with backbone.mixing(tuple(dict.fromkeys(adapters or ()))) as mix, ExitStack() as faster:
+        batch = _DecodeBatch(backbone, prompts, requests, max(limits), adapters or (), mix)
+        if timings is not None:
+            # Wait for the device: it may only have queued the work.
+            batch.logits_BV[0, 0].item()
+        read = perf_counter()
+        sampled = _SampledTokens(backbone, requests, limits, on_completion, batch.check_finite)
+        for step in range(max(limits)):
+            between()
+            if step == PATIENCE:
+                faster.enter_context(prepacked(backbone.model, len(batch.row_B)))
+            token_B, logp_B = draw(
+                batch.logits_BV, sampled.uniform_BL[batch.row_B, step], batch.rules
+            )
+            sampled.record(batch.row_B, step, token_B, logp_B)
+            open_B = sampled.open_B[batch.row_B]
+            still_open = int(open_B.sum())
+            if still_open == 0:
+                break
+            if still_open <= (1.0 - LEAVE) * len(open_B):
+                sampled.finish(batch.row_B[~open_B])
+                stay = open_B.nonzero().squeeze(1)
+                token_B = token_B[stay]
+                batch.keep(stay)
+            batch.read(token_B, step)
+        sampled.finish(batch.row_B)
+    if timings is not None:
+        timings.prefill += read - begun
+        timings.decode += perf_counter() - read
+    return sampled.completions()
+
+
+class _DecodeBatch:
+    """The rows that the model reads together, with their cache, masks, positions and adapters."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        prompts: Sequence[Sequence[int]],
+        requests: Sequence[DecodeRequest],
+        limit: int,
+        adapters: Sequence[str],
+        mix: Mix,
+    ) -> None:
+        """Read every prompt once. There is room for `limit` more tokens."""
+        device = backbone.device
+        prompts_PL, mask_PL = padded(prompts, backbone.pad_id, "left", device)
+        of_B = torch.tensor([request.prompt for request in requests], device=device)
+        mix.rows(adapters)
+        logits_P1V, cache = backbone.logits(prompts_PL, mask_PL, positions(mask_PL), 1)
+        copied = prompts_PL.shape[1] * (len(requests) - len(prompts))
+        self._shared = backbone.shares_prompts and copied >= SHARED
+        if self._shared:
+            share_prompts(cache, of_B, mask_PL, limit)
+        else:
+            give_room(cache, of_B, limit)
+        self.row_B = torch.arange(len(requests), device=device)
+        """int64: the request of each row."""
+        self.logits_BV = logits_P1V[of_B, 0]
+        """The logits of each row's next token."""
+        self.rules = Rules.of(
+            [request.decode for request in requests],
+            [request.greedy for request in requests],
+            device,
+        )
+        self._backbone, self._cache, self._mix = backbone, cache, mix
+        self._prompt_mask_PL, self._prompt_of_B = mask_PL, of_B
+        self._mask_BK = torch.nn.functional.pad(mask_PL[of_B], (0, limit), value=True)
+        self._at_B = mask_PL.sum(dim=1)[of_B]
+        self._adapter_names = [adapters[one.prompt] for one in requests] if adapters else []
+        self._adapters = self._adapter_names
+        mix.rows(self._adapters)
+
+    def read(self, token_B: Tensor, step: int) -> None:
+        """Read token number `step` of each row."""
+        width = self._prompt_mask_PL.shape[1] + step + 1
+        seen_BK = None if self._shared else self._mask_BK[:, :width]
+        # Ended rows stay in the batch for a while; their positions must not exceed the context.
+        at_B1 = (self._at_B + step).clamp(max=self._backbone.context_length - 1)[:, None]
+        logits_B1V, self._cache = self._backbone.logits(
+            token_B[:, None], seen_BK, at_B1, 1, self._cache
+        )
+        self.logits_BV = logits_B1V[:, 0]
+
+    def check_finite(self, requests: Sequence[int]) -> None:
+        """Check that the policies of these requests compute finite logits for ordinary tokens.
+
+        Then the requests' own prompts or temperatures are to blame for logits that are not.
+
+        Raises: TrainingDiverged.
+        """
+        blamed = {self._adapter_of(request) for request in requests}
+        backbone = self._backbone
+        for adapter in sorted(blamed):
+            words = [[token] for token in ordinary_tokens(backbone, TRIED)]
+            tokens_P1, mask_P1 = padded(words, backbone.pad_id, "left", backbone.device)
+            self._mix.rows([adapter] * TRIED if adapter else [])
+            logits_P1V, _ = backbone.logits(tokens_P1, mask_P1, positions(mask_P1), 1)
+            self._mix.rows(self._adapters)
+            if not bool(logits_P1V.float().softmax(dim=-1).isfinite().all(dim=-1).any()):
+                raise diverged()
+
+    def _adapter_of(self, request: int) -> str:
+        return self._adapter_names[request] if self._adapter_names else ""
+
+    def keep(self, stay: Tensor) -> None:
+        """Remove all rows but those at the places `stay`."""
+        self.row_B = self.row_B[stay]
+        leave(self._cache, stay, self._prompt_of_B[self.row_B], self._prompt_mask_PL)
+        self._at_B, self._mask_BK = self._at_B[stay], self._mask_BK[stay]
+        self.rules = self.rules.select(stay)
+        if self._adapters:
+            self._adapters = [self._adapters[row] for row in stay.tolist()]
+        self._mix.rows(self._adapters)
+
+
+def _padded_ends(ends: Sequence[Sequence[int]], device: torch.device) -> Tensor | None:
+    """Return int64 [B, S]: the tokens that end each row alone, and -1; None if there are none."""
+    most = max(map(len, ends), default=0)
+    if not most:
+        return None
+    rows = [[*own, *[-1] * (most - len(own))] for own in ends]
+    return torch.tensor(rows, dtype=torch.int64, device=device)
+
+
+class _SampledTokens:
+    """Every request's tokens so far, which rows are open, and the finished completions."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        requests: Sequence[DecodeRequest],
+        limits: Sequence[int],
+        on_completion: OnCompletion | None,
+        check_finite: Callable[[Sequence[int]], None],
+    ) -> None:
+        """`check_finite` gets the requests whose logits were not finite, and may raise."""
+        self._on_completion, self._check_finite = on_completion, check_finite
+        self._completions: dict[int, Completion | Fault] = {}
+        device, shape = backbone.device, (len(requests), max(limits))
+        self._tokenizer = backbone.tokenizer
+        self._requests = requests
+        self._stops = [request.decode.stop for request in requests]
+        # A token is at least one byte, or a special token that is not shown. Some more tokens allow
+        # for a first space that decoding drops.
+        self._tail = 4 + max(
+            (len(stop.encode()) for stops in self._stops for stop in stops), default=0
+        )
+        self._around = [stops_around_specials(backbone.tokenizer, stops) for stops in self._stops]
+        self._ends = backbone.eos_ids
+        self._eos = torch.tensor(self._ends, dtype=torch.int64, device=device)
+        self._own_ends_BS = _padded_ends(
+            [stop_ids(backbone.tokenizer, stops) for stops in self._stops], device
+        )
+        self._limit_B = torch.tensor(limits, device=device)
+        self._tokens_BL = torch.zeros(shape, dtype=torch.int64, device=device)
+        self._logp_BL = torch.zeros(shape, dtype=torch.float32, device=device)
+        self._length_B = torch.zeros(shape[0], dtype=torch.int64, device=device)
+        self._stopped_B = torch.zeros(shape[0], dtype=torch.bool, device=device)
+        self.open_B = torch.ones(shape[0], dtype=torch.bool, device=device)
+        keys_B = np.array([request.key for request in requests], dtype=np.uint64)
+        table_BL = torch.from_numpy(uniforms(keys_B[:, None], np.arange(shape[1])))
+        # The mps device has no float64.
+        self.uniform_BL = table_BL.to(
+            device, torch.float32 if device.type == "mps" else torch.float64
+        )
+
+    def record(self, row_B: Tensor, step: int, token_B: Tensor, logp_B: Tensor) -> None:
+        """Store the token of each row of the batch.
+
+        Tokens that ended rows still sample are stored past their length, so nothing reads them.
+        """
+        self._tokens_BL[row_B, step] = token_B
+        self._logp_BL[row_B, step] = logp_B
+        was_open_B = self.open_B[row_B]
+        stopped_B = torch.isin(token_B, self._eos)
+        if self._own_ends_BS is not None:
+            stopped_B |= (token_B[:, None] == self._own_ends_BS[row_B]).any(dim=1)
+        if any(self._stops):
+            stopped_B |= self._at_stop_string(row_B, step, was_open_B)
+        stopped_B &= was_open_B
+        self._length_B[row_B] += was_open_B
+        self._stopped_B[row_B] |= stopped_B
+        self.open_B[row_B] = (
+            was_open_B & ~stopped_B & (self._limit_B[row_B] > step + 1) & logp_B.isfinite()
+        )
+
+    def _at_stop_string(self, row_B: Tensor, step: int, open_B: Tensor) -> Tensor:
+        found_B = torch.zeros_like(open_B)
+        rows = row_B.tolist()
+        watched = [
+            index for index in open_B.nonzero().squeeze(1).tolist() if self._stops[rows[index]]
+        ]
+        if not watched:
+            return found_B
+        tails = self._tokens_BL[row_B[watched], max(0, step + 1 - self._tail) : step + 1].tolist()
+        texts = texts_of(self._tokenizer, tails)
+        ended = [
+            index
+            for index, tail, (text, error) in zip(watched, tails, texts, strict=True)
+            if any(stop in text for stop in self._stops[rows[index]])
+            or (not error and self._at_special(tail, self._around[rows[index]]))
+        ]
+        found_B[ended] = True
+        return found_B
+
+    def _at_special(self, tail: Sequence[int], around: Sequence[str]) -> bool:
+        """Test for stop strings that contain a special token."""
+        return bool(around) and plain_length(shown(self._tokenizer, tail), around) is not None
+
+    def finish(self, row_B: Tensor) -> None:
+        """Build the completions of ended rows, check all of them, then pass them on."""
+        rows, lengths, stopped = (
+            whole.tolist() for whole in (row_B, self._length_B[row_B], self._stopped_B[row_B])
+        )
+        tokens = [
+            row[:length]
+            for row, length in zip(self._tokens_BL[row_B].tolist(), lengths, strict=True)
+        ]
+        logprobs = [
+            row[:length] for row, length in zip(self._logp_BL[row_B].tolist(), lengths, strict=True)
+        ]
+        answers = [
+            SampledAnswer(
+                self._requests[row].policy,
+                self._requests[row].decode,
+                self._requests[row].version,
+                tuple(own),
+                tuple(logp),
+                ended,
+            )
+            for row, own, logp, ended in zip(rows, tokens, logprobs, stopped, strict=True)
+        ]
+        self._check_finite(
+            [row for row, answer in zip(rows, answers, strict=True) if not answer.finite]
+        )
+        self._completions |= zip(
+            rows, completions_of(self._tokenizer, answers, self._ends), strict=True
+        )
+        if self._on_completion is not None:
+            for row in rows:
+                self._on_completion(row, self._completions[row])
+
+    def completions(self) -> list[Completion | Fault]:
+        """Return all completions in the order of the requests, after the last row was removed."""
+        return [self._completions[row] for row in range(len(self._requests))]

@@ -1,0 +1,397 @@
+"""Play one task and return its Episode, a tree of Rounds.
+
+    observe -> sample all acting agents -> pair their samples -> step every joint action
+            -> choose the outcomes to expand -> repeat below them
+
+A failed joint action becomes a Fault on its Outcome; its siblings stay. If a whole Round fails
+(observing or sampling fails, or every joint action fails), the parent Outcome is marked as failed,
+or the Episode if there is no parent. Kept as a leaf, the parent would silently count as a zero
+return, although its return is unknown. So every valid Outcome that was expanded has a valid Outcome
+below it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isfinite
+from typing import Any
+
+from motet.core import (
+    Completion,
+    Environment,
+    Episode,
+    Fault,
+    Message,
+    Outcome,
+    Path,
+    Prompt,
+    Reply,
+    Round,
+    SampleRequest,
+    Task,
+    Team,
+    Transition,
+)
+from motet.core.seeding import derive
+from motet.errors import ConfigError, EnvironmentFault, shortened
+from motet.rollout.faults import again, attempt
+from motet.rollout.halves import halves, joined
+from motet.rollout.pairing import joint_actions
+from motet.rollout.prompts import with_system
+from motet.rollout.stopping import end_of, mean_reward, stopped_together
+from motet.rollout.waves import Waves
+from motet.settings import Plan
+from motet.user_code.timeouts import at_once, within
+
+
+@dataclass(frozen=True)
+class _Game:
+    """What is constant in one tree."""
+
+    episode: str
+    environment: Environment[Any]
+    team: Team
+    plan: Plan
+    waves: Waves
+    run_seed: int
+    greedy: bool
+
+    def key(self, *what: object) -> int:
+        return derive(self.run_seed, self.episode, *what)
+
+
+async def play(
+    task: Task,
+    episode_id: str,
+    environment: Environment[Any],
+    team: Team,
+    plan: Plan,
+    waves: Waves,
+    run_seed: int,
+    *,
+    greedy: bool = False,
+    greedy_path: bool = False,
+) -> Episode:
+    """Play `task` in a rollout task of `waves`. The plan must have passed `check_plan`.
+
+    Args:
+        episode_id: unique in the run. All random numbers follow from it and from `run_seed`.
+        greedy: take the most likely token everywhere.
+        greedy_path: also play one greedy path, as `Episode.greedy`. If it fails, the episode fails,
+            because ReMax needs both.
+
+    Raises: ConfigError and TrainingDiverged from the environment, and any exception of the sampler.
+    The environment is closed in all cases.
+    """
+    game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy)
+    starts = _Starts(game, task)
+    try:
+        state = await starts.open()
+        played = [(game, state)]
+        if greedy_path:
+            single = plan.model_copy(
+                update={"samples": (1,) * len(plan.samples), "expand": "all", "pairing": "aligned"}
+            )
+            other = state if environment.branches else await starts.open()
+            played.append((replace(game, plan=single, greedy=True), other))
+        roots = await waves.run([_round(tree, first, (), starts) for tree, first in played])
+    finally:
+        closed = await starts.close()
+    fault = next((part for part in (*roots, closed) if isinstance(part, Fault)), None)
+    if fault is not None:
+        return Episode(episode_id, task, None, fault=fault)
+    rounds = [root for root in roots if isinstance(root, Round)]
+    return Episode(episode_id, task, rounds[0], greedy=rounds[1] if greedy_path else None)
+
+
+class _Starts:
+    """The start states of one episode, which are closed when it ends.
+
+    All states start from the same task and seed. An environment that branches needs one; another
+    one needs a start of its own for each joint action of the first Round.
+    """
+
+    def __init__(self, game: _Game, task: Task) -> None:
+        self._game, self._task = game, task
+        self._opened: list[Any] = []
+
+    async def open(self) -> Any | Fault:
+        environment, plan, key = self._game.environment, self._game.plan, self._game.key("start")
+
+        def start() -> Awaitable[Any]:
+            limit = plan.timeout_seconds
+            return within(limit, "start", lambda: environment.start(self._task, key))
+
+        state = await attempt(again(plan.retries, start))
+        if not isinstance(state, Fault):
+            self._opened.append(state)
+        return state
+
+    async def each(self, state: Any, prompts: Mapping[str, Prompt], count: int) -> list[Any]:
+        """Return `count` states for the joint actions of the first Round, `state` among them.
+
+        A Fault stands for a state that could not be started, or that shows other prompts.
+        """
+        if self._game.environment.branches:
+            return [state] * count
+        others = [self._equal(prompts) for _ in range(count - 1)]
+        return [state, *await self._game.waves.run(others)]
+
+    async def _equal(self, prompts: Mapping[str, Prompt]) -> Any | Fault:
+        state = await self.open()
+        if isinstance(state, Fault):
+            return state
+        seen = await attempt(_observe(self._game, state))
+        if isinstance(seen, Fault):
+            return seen
+        if seen == prompts:
+            return state
+        agent = next(name for name in (*prompts, *seen) if seen.get(name) != prompts.get(name))
+        return Fault(
+            "environment",
+            "unequal_starts",
+            f"two starts of task {self._task.id} with one seed show {agent} different prompts: "
+            f"{shortened(repr(prompts.get(agent)))} and {shortened(repr(seen.get(agent)))}; "
+            "expected equal ones, because their completions are compared: draw only from `seed`",
+        )
+
+    async def close(self) -> Fault | None:
+        """Close all states. Returns the first Fault."""
+        close, limit = self._game.environment.close, self._game.plan.timeout_seconds
+        ended = await asyncio.gather(
+            *(
+                attempt(within(limit, "close", partial(close, state), even_given_up=True))
+                for state in self._opened
+            )
+        )
+        return next((fault for fault in ended if isinstance(fault, Fault)), None)
+
+
+async def _round(game: _Game, state: Any, path: Path, starts: _Starts) -> Round | Fault:
+    if isinstance(state, Fault):
+        return state
+    prompts = await attempt(_observe(game, state))
+    if isinstance(prompts, Fault):
+        return prompts
+    count = game.plan.samples[len(path)]
+    picks_J = joint_actions(dict.fromkeys(prompts, count), game.plan.pairing)
+    states_J = [state] * len(picks_J) if path else await starts.each(state, prompts, len(picks_J))
+    requests = [_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()]
+    asked = [half for request in requests for half in halves(request, game.team)]
+    answers = await game.waves.ask(asked)
+    unanswered = next((answer for answer in answers if isinstance(answer, Fault)), None)
+    if unanswered is not None:
+        return unanswered
+    sampled = joined(asked, answers)
+    samples = {agent: answer.completions for agent, answer in sampled.items()}
+    stepped_J = await game.waves.run(
+        [_step(game, states_J[j], path, j, picks, samples) for j, picks in enumerate(picks_J)]
+    )
+    stepped_outcomes_J = stopped_together(game.plan, [outcome for outcome, _ in stepped_J])
+    after_J = [below for _, below in stepped_J]
+    outcomes_J = await _grow(game, stepped_outcomes_J, after_J, path, starts)
+    faults = [outcome.fault for outcome in outcomes_J if outcome.fault is not None]
+    if len(faults) == len(outcomes_J):
+        return faults[0]
+    prompt_tokens = {agent: answer.prompt_tokens for agent, answer in sampled.items()}
+    return Round(len(path), prompts, prompt_tokens, samples, outcomes_J)
+
+
+async def _observe(game: _Game, state: Any) -> dict[str, Prompt]:
+    """Return the prompts as the policies read them, in the order of the team.
+
+    Raises: EnvironmentFault if a prompt is not valid.
+    """
+    seen = at_once(
+        game.plan.timeout_seconds, "observe", lambda: dict(game.environment.observe(state))
+    )
+    strangers = [agent for agent in seen if agent not in game.team.agents]
+    if strangers or not seen:
+        raise EnvironmentFault(
+            f"observe gave prompts for {_names(seen)}; expected one or more of "
+            f"{_names(game.team.agents)}"
+        )
+    for agent, prompt in seen.items():
+        if not isinstance(prompt, str) and not all(
+            isinstance(message, Message) for message in prompt
+        ):
+            raise EnvironmentFault(
+                f"observe gave {agent} a prompt of {prompt!r}; expected a string or a tuple of "
+                "core.Message"
+            )
+    ordered = {agent: seen[agent] for agent in game.team.agents if agent in seen}
+    prompts: dict[str, Prompt] = {
+        agent: p if isinstance(p, str) else tuple(p) for agent, p in ordered.items()
+    }
+    system = game.team.system
+    return {
+        agent: with_system(p, system[agent]) if agent in system else p
+        for agent, p in prompts.items()
+    }
+
+
+def _request(game: _Game, prompt: Prompt, path: Path, agent: str, count: int) -> SampleRequest:
+    turn = len(path)
+    place = (game.episode, path, turn, agent)
+    return SampleRequest(
+        # A greedy path runs beside the tree of its episode, so it needs an id of its own.
+        id=(*place, "greedy") if game.greedy else place,
+        policy=game.team.policy_of(agent, turn),
+        prompt=prompt,
+        decode=game.team.decode[agent],
+        keys=tuple(game.key(agent, path, g) for g in range(count)),
+        greedy=game.greedy,
+    )
+
+
+# ----------------------------------------------------------------------------------------- stepping
+
+
+async def _step(
+    game: _Game,
+    state: Any,
+    path: Path,
+    index: int,
+    picks: Mapping[str, int],
+    samples: Mapping[str, Sequence[Completion]],
+) -> tuple[Outcome, Any]:
+    """Step one joint action. Return its outcome and the next state.
+
+    If the game continues, `end` and `next` of the outcome are filled in later. `state` is a Fault
+    if the start for this joint action failed.
+    """
+    if isinstance(state, Fault):
+        return Outcome(picks, {}, fault=state), None
+    said = {agent: samples[agent][pick] for agent, pick in picks.items()}
+    replies = {agent: Reply(completion.text, completion.stop) for agent, completion in said.items()}
+    led_to = await attempt(_transition(game, state, replies, game.key(path, index, "step")))
+    if isinstance(led_to, Fault):
+        return Outcome(picks, {}, fault=led_to), None
+    return Outcome(
+        picks, led_to.rewards, led_to.terms, end=end_of(game.plan, len(path), led_to)
+    ), led_to.state
+
+
+async def _transition(
+    game: _Game, state: Any, replies: Mapping[str, Reply], seed: int
+) -> Transition:
+    """Take one step and check its result.
+
+    Raises: EnvironmentFault if rewards of agents are missing or a number is not finite.
+    """
+    plan, environment = game.plan, game.environment
+    retries = plan.retries if environment.branches else 0
+
+    def step() -> Awaitable[Transition]:
+        return within(plan.timeout_seconds, "step", lambda: environment.step(state, replies, seed))
+
+    led_to = await again(retries, step)
+    agents = game.team.agents
+    if set(led_to.rewards) != set(agents):
+        raise EnvironmentFault(
+            f"step gave rewards for {_names(led_to.rewards)}; expected one for every agent: "
+            f"{_names(agents)}"
+        )
+    rewards = {agent: float(led_to.rewards[agent]) for agent in agents}
+    terms = {name: float(value) for name, value in led_to.terms.items()}
+    for name, value in [*rewards.items(), *terms.items()]:
+        if not isfinite(value):
+            raise EnvironmentFault(
+                f"step gave {value} for {name}; expected a finite number: raise RewardFault if "
+                "there is no score"
+            )
+    return Transition(led_to.state, rewards, led_to.done, terms)
+
+
+# ---------------------------------------------------------------------------------------- expanding
+
+
+async def _grow(
+    game: _Game,
+    outcomes: Sequence[Outcome],
+    states: Sequence[Any],
+    path: Path,
+    starts: _Starts,
+) -> tuple[Outcome, ...]:
+    """Return the outcomes together with their subtrees.
+
+    With one outcome to expand, try the next candidate if the subtree of the first fails.
+    """
+    open_ = [
+        j for j, outcome in enumerate(outcomes) if outcome.fault is None and outcome.end is None
+    ]
+    below: dict[int, Round | Fault | None] = dict.fromkeys(open_)
+    for chosen in _choices(game, outcomes, open_, path):
+        rounds = await game.waves.run([_round(game, states[j], (*path, j), starts) for j in chosen])
+        below |= zip(chosen, rounds, strict=True)
+        if any(isinstance(found, Round) for found in rounds):
+            break
+    return tuple(
+        _joined(outcome, below[j]) if j in below else outcome for j, outcome in enumerate(outcomes)
+    )
+
+
+def _choices(
+    game: _Game, outcomes: Sequence[Outcome], open_: Sequence[int], path: Path
+) -> list[list[int]]:
+    """Return the groups of outcomes to expand; the next group is tried if all of a group fail.
+
+    The groups are: all outcomes at once, or single outcomes in order (best first, or random).
+    """
+    if game.plan.expand == "all":
+        return [list(open_)]
+    if game.plan.expand == "best":
+        return [[j] for j in sorted(open_, key=lambda j: (-mean_reward(outcomes[j].rewards), j))]
+    return [[j] for j in sorted(open_, key=lambda j: game.key(path, j, "expand"))]
+
+
+def _joined(outcome: Outcome, below: Round | Fault | None) -> Outcome:
+    if below is None:
+        return replace(outcome, end="pruned")
+    if isinstance(below, Fault):
+        return Outcome(outcome.picks, {}, fault=below)
+    return replace(outcome, next=below)
+
+
+# -------------------------------------------------------------------------------- checking the plan
+
+
+def check_plan(plan: Plan, environment: Environment[Any], team: Team) -> None:
+    """Refuse a plan that cannot be played, before any work.
+
+    The number of Rounds is computed as if all agents act at every turn and no game ends early. It
+    is an upper bound.
+
+    Raises: ConfigError with the numbers or names.
+    """
+    if set(team.agents) != set(environment.agents):
+        raise ConfigError(
+            f"team.agents names {_names(team.agents)}; expected the agents of the environment: "
+            f"{_names(environment.agents)}"
+        )
+    if environment.most_turns is not None and len(plan.samples) > environment.most_turns:
+        raise ConfigError(
+            f"rollout.samples {list(plan.samples)} has {len(plan.samples)} turns, but "
+            f"{type(environment).__name__} has at most {environment.most_turns}: use "
+            f"rollout.samples {list(plan.samples[: environment.most_turns])}"
+        )
+    rounds = plan.rounds(len(environment.agents))
+    if sum(rounds) > plan.max_nodes:
+        raise ConfigError(
+            f"rollout.samples {list(plan.samples)} with {plan.pairing} pairing and expand "
+            f"{plan.expand} makes {' + '.join(map(str, rounds))} = {sum(rounds)} Rounds per task, "
+            f"more than rollout.max_nodes {plan.max_nodes}: use fewer samples at early turns, or "
+            "raise max_nodes"
+        )
+    if not environment.branches and not plan.straight:
+        raise ConfigError(
+            f"rollout.samples {list(plan.samples)} steps more than once from one state of a later "
+            f"turn, but {type(environment).__name__} has branches = False: use samples "
+            f"{[plan.samples[0]] + [1] * (len(plan.samples) - 1)}, which starts every path anew, "
+            "or make its states immutable values and set branches = True"
+        )
+
+
+def _names(agents: Any) -> str:
+    return ", ".join(map(str, agents)) or "nobody"

@@ -1,0 +1,246 @@
+"""The optimizer steps of one training step: on samples with advantages, or on pairs."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import TypeAlias, TypeVar
+
+from torch import Tensor
+
+from motet.batch import (
+    Batch,
+    BatchMetrics,
+    Learner,
+    Mean,
+    Objective,
+    ValueBatch,
+    ValueObjective,
+    merge,
+    minibatches,
+    pack,
+    pack_values,
+    policy_objective,
+    value_objective,
+)
+from motet.core import CreditState, TrainSample, ValueSample
+from motet.core.seeding import derive
+from motet.credit.preferences import PreferencePairs, preference_advantages, preference_loss
+from motet.trainer import step_bound
+from motet.trainer.alarms import refuse_mismatch
+from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.present import present_logp, side_by_side
+from motet.trainer.timing import Stopwatch
+
+T = TypeVar("T")
+_Work: TypeAlias = tuple[Learner, Callable[[Learner], Awaitable[BatchMetrics]]]
+
+
+async def learn_samples(
+    components: TrainComponents,
+    samples: Sequence[TrainSample],
+    values: Sequence[ValueSample],
+    state: CreditState,
+    number: int,
+    step_config: StepConfig,
+    clock: Stopwatch,
+) -> dict[str, float]:
+    """All optimizer steps on the samples of one step. Returns metrics: overall, and per policy."""
+    algorithm, learners = components.algorithm, components.learners
+    objective = policy_objective(algorithm, state.kl_coefficients, components.max_lag)
+    value_loss = value_objective(algorithm, components.value_coefficient)
+    seen: dict[str, list[BatchMetrics]] = {}
+    valued: dict[str, list[BatchMetrics]] = {}
+    stepped: dict[str, float] = {}
+    arrived: set[str] = set()
+    count, seed = algorithm.minibatches, components.seed
+    bound = step_config.max_step_kl
+    probe = None
+    if bound is not None and samples:
+        probe = await step_bound.begin(components, samples, number, step_config)
+    parts = minibatches(samples, algorithm.epochs, count, derive(seed, number, "learn"))
+    value_parts = minibatches(
+        values, components.critic_epochs, count, derive(seed, number, "values")
+    )
+    for part, value_part in zip_longest(parts, value_parts, fillvalue=()):
+        batches = pack(
+            [sample for sample in part if sample.policy not in arrived],
+            step_config.token_budget,
+            algorithm.reduce,
+            components.longest,
+            scale=len(samples) / len(part) if part else 1.0,
+        )
+        value_batches = pack_values(value_part, step_config.token_budget)
+        clock.lap("pack")
+        work = [_policy_batch(learners, batch, objective) for batch in batches]
+        work += [_value_batch(learners, batch, value_loss) for batch in value_batches]
+        found = await side_by_side(work, None if stepped else components.stop.check)
+        updated = components.team.policies if components.lag(number) else seen
+        now = _by_policy(components, batches, found[: len(batches)], step_config, updated)
+        for value_batch, value_metrics in zip(value_batches, found[len(batches) :], strict=True):
+            valued.setdefault(value_batch.critic, []).append(value_metrics)
+        for name, figures in now.items():
+            seen.setdefault(name, []).extend(figures)
+        if algorithm.stop_at_kl is not None:
+            arrived |= {
+                name
+                for name, figures in now.items()
+                if merge(figures)["approx_kl"].value > algorithm.stop_at_kl
+            }
+        due = [name for name in now if name not in arrived]
+        stepped |= await _step(
+            learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
+        )
+        clock.lap("learn")
+    if bound is not None and probe is not None:
+        stepped |= await step_bound.hold(components, probe, bound)
+        clock.lap("learn")
+    return {**_means(seen), **_means_of_each(valued), **stepped}
+
+
+async def learn_pairs(
+    components: TrainComponents,
+    samples: Sequence[TrainSample],
+    preferences: PreferencePairs,
+    number: int,
+    step_config: StepConfig,
+    clock: Stopwatch,
+) -> dict[str, float]:
+    """All optimizer steps on the pairs of one step. Returns metrics: overall, and per policy.
+
+    Before every update but the first, the log-probabilities of its completions are computed anew,
+    because the loss of one agent contains those of the others. Those of completions of earlier
+    steps are computed before the first update too.
+    """
+    algorithm, learners = components.algorithm, components.learners
+    preference = algorithm.preference
+    assert preference is not None
+    beta, objective = preference.beta, policy_objective(algorithm)
+    parts = algorithm.minibatches
+    if preference.batch_size is not None:
+        parts = -(-len(preferences.pairs) // preference.batch_size)
+    seed = derive(components.seed, number, "learn")
+    metrics: dict[str, list[BatchMetrics]] = {}
+    compared: list[BatchMetrics] = []
+    stepped: dict[str, float] = {}
+    bound = step_config.max_step_kl
+    probe = None
+    if bound is not None and samples:
+        probe = await step_bound.begin(components, samples, number, step_config)
+    for part in minibatches(preferences.pairs, algorithm.epochs, parts, seed):
+        inside = {id for pair in part for id in pair.completions}
+        own = [sample for sample in samples if sample.id in inside]
+
+        def packed(rows: Sequence[TrainSample], pairs: int = len(part)) -> list[Batch]:
+            scale = len(preferences.pairs) / pairs
+            budget = step_config.token_budget
+            return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
+
+        moved = bool(stepped or preferences.stale or components.lag(number))
+        logp = await present_logp(learners, packed(own)) if moved else {}
+        margin_P = preferences.margins(part, logp)
+        advantages = preference_advantages(part, margin_P, beta)
+        batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
+        clock.lap("pack")
+        updated = [batch.policy for batch in batches] if moved else []
+        work = [_policy_batch(learners, batch, objective) for batch in batches]
+        found = await side_by_side(work, None if stepped else components.stop.check)
+        now = _by_policy(components, batches, found, step_config, updated)
+        for name, figures in now.items():
+            metrics.setdefault(name, []).extend(figures)
+        compared.append(_compared(margin_P, beta))
+        stepped |= await _step(learners, list(now))
+        clock.lap("learn")
+    if bound is not None and probe is not None:
+        stepped |= await step_bound.hold(components, probe, bound)
+        clock.lap("learn")
+    pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
+    return {**_means(metrics), **pairs, **stepped}
+
+
+def _by_policy(
+    components: TrainComponents,
+    batches: Sequence[Batch],
+    found: Sequence[BatchMetrics],
+    step_config: StepConfig,
+    updated: Collection[str],
+) -> dict[str, list[BatchMetrics]]:
+    """Return the metrics of each policy, of the metrics that its batches gave.
+
+    The weights of a policy that is not `updated` since it sampled are still those that sampled, so
+    its log-probabilities are compared with those of sampling. Those of the others differ on
+    purpose.
+
+    Raises: MotetError if they disagree.
+    """
+    metrics: dict[str, list[BatchMetrics]] = {}
+    for batch, figures in zip(batches, found, strict=True):
+        measured = dict(figures)
+        if batch.policy in updated:
+            del measured["sampling_logp_difference"]
+        metrics.setdefault(batch.policy, []).append(measured)
+    for name, each in metrics.items():
+        if name not in updated:
+            own = [batch for batch in batches if batch.policy == name]
+            refuse_mismatch(own, each, step_config.max_mismatch, components.learners[name])
+    return metrics
+
+
+def _policy_batch(learners: Mapping[str, Learner], batch: Batch, objective: Objective) -> _Work:
+    async def accumulate(learner: Learner) -> BatchMetrics:
+        return await learner.accumulate(batch, objective)
+
+    return learners[batch.policy], accumulate
+
+
+def _value_batch(
+    learners: Mapping[str, Learner], batch: ValueBatch, objective: ValueObjective
+) -> _Work:
+    async def accumulate(learner: Learner) -> BatchMetrics:
+        return await learner.accumulate_values(batch, objective)
+
+    return learners[batch.critic], accumulate
+
+
+def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:
+    measured = {
+        "preference_loss": preference_loss(margin_P, beta),
+        "preference_margin": beta * margin_P,
+        "preference_accuracy": (margin_P > 0).double(),
+    }
+    count = len(margin_P)
+    return {name: Mean(float(values.sum()), count) for name, values in measured.items()}
+
+
+def _means(metrics: Mapping[str, Sequence[BatchMetrics]]) -> dict[str, float]:
+    """Return the mean of each metric over all policies, and for each policy."""
+    overall = merge(found for each in metrics.values() for found in each)
+    return {
+        **{f"learn/{key}": mean.value for key, mean in overall.items()},
+        **_means_of_each(metrics),
+    }
+
+
+def _means_of_each(metrics: Mapping[str, Sequence[BatchMetrics]]) -> dict[str, float]:
+    return {
+        f"learn/{key}/{name}": mean.value
+        for name, found in metrics.items()
+        for key, mean in merge(found).items()
+    }
+
+
+async def _step(learners: Mapping[str, Learner], names: Sequence[str]) -> dict[str, float]:
+    """One optimizer step of each of `names`.
+
+    Every learner is called, also without names: it then drops its accumulated gradients.
+    """
+
+    async def step(learner: Learner) -> Mapping[str, Mapping[str, float]]:
+        return await learner.step([name for name in names if learners[name] is learner])
+
+    work = [(learner, step) for learner in dict.fromkeys(learners.values())]
+    return {
+        f"learn/{key}/{name}": value
+        for stepped in await side_by_side(work)
+        for name, said in stepped.items()
+        for key, value in said.items()
+    }

@@ -1,0 +1,244 @@
+"""The folder of a run: the paths of its files, who may start there, and how files are written.
+
+runs/NAME/  config.yaml  metrics.jsonl  warmup.jsonl  summary.json  code.json  curve.png
+            episodes/  checkpoints/  models/  team/  best/  evaluations/  tensorboard/
+            before.png and after.png, if the environment draws
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from motet.core import Episode
+from motet.errors import ConfigError
+from motet.rollout.record import read_episodes
+from motet.safety.reading import read_json
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of all files of a run."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved config."""
+        return self.path / "config.yaml"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object per line: see `MetricsWriter`."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def warmup(self) -> Path:
+        """The metrics of the warm-up, in the same format, with steps of its own."""
+        return self.path / "warmup.jsonl"
+
+    @property
+    def code(self) -> Path:
+        """Hashes of the user's own files that the run loaded, if it loaded any."""
+        return self.path / "code.json"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def curve(self) -> Path:
+        return self.path / "curve.png"
+
+    def drawing(self, name: str) -> Path:
+        """The first held-out task in the evaluation `name`, if the environment draws."""
+        return self.path / f"{name}.png"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints, from which a killed run resumes."""
+        return self.path / "checkpoints"
+
+    @property
+    def models(self) -> Path:
+        """Base models that the run created or warmed up."""
+        return self.path / "models"
+
+    @property
+    def team(self) -> Path:
+        """The trained policies, in the folder formats of transformers and PEFT."""
+        return self.path / "team"
+
+    @property
+    def best(self) -> Path:
+        """A run folder with the team at which train.keep_best was highest, and best.json."""
+        return self.path / "best"
+
+    @property
+    def evaluations(self) -> Path:
+        """What `motet evaluate` and `motet crossplay` found, as JSON. Training never reads it."""
+        return self.path / "evaluations"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    def episodes(self, kind: str, step: int) -> Path:
+        """The episodes of one step. `kind` is "train", "pairs" (those that a reward model learned
+        from before the step) or the name of an evaluation."""
+        return self.path / "episodes" / f"{kind}-{step:06d}.jsonl"
+
+    def recorded(self, kind: str, step: int) -> Sequence[Episode]:
+        """Read the episodes of one step.
+
+        Raises: ConfigError if they are missing or broken.
+        """
+        path = self.episodes(kind, step)
+        if not path.is_file():
+            raise ConfigError(f"{path} does not exist; expected the episodes of step {step}")
+        found = read_episodes(path)
+        if found.torn:
+            raise ConfigError(
+                f"{path} ends in the middle of an episode: delete it, so that the step is sampled "
+                "again"
+            )
+        return found.episodes
+
+
+@contextmanager
+def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Iterator[RunFolder]:
+    """Prepare the folder of a run that is about to start. It is empty, unless the run resumes.
+
+    When a run resumes, partial files of a killed process are removed. If the body raises
+    ConfigError, the folder is restored: an overwritten run is put back, and a new folder is
+    removed.
+
+    Raises: the same as `refuse`, and ConfigError if nothing can be written.
+    """
+    refuse(path, resume=resume, overwrite=overwrite)
+    new, before = path, path.with_name(f".{path.name}.before")
+    while not new.parent.exists():
+        new = new.parent
+    shutil.rmtree(before, ignore_errors=True)
+    try:
+        if path.exists() and not resume:
+            path.rename(before)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be created: {error.strerror}; expected a writable folder"
+        ) from error
+    for left in (one for folder in (path, path / "models") for one in folder.glob(".*.writing")):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()  # left over by a killed process
+    try:
+        yield RunFolder(path)
+    except ConfigError:
+        if not resume:
+            shutil.rmtree(new)
+            if before.exists():
+                before.rename(path)
+        raise
+    finally:
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def holds_run(path: Path) -> bool:
+    """Test whether the folder is that of a run, which may not have a checkpoint yet."""
+    return any((path / name).exists() for name in ("config.yaml", "metrics.jsonl"))
+
+
+def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
+    """Check whether a run may start in this folder. Nothing is changed.
+
+    Raises: ConfigError if a run exists and neither flag is given, or if the path is not a run
+    folder.
+    """
+    if resume and overwrite:
+        raise ConfigError("got --resume and --overwrite, expected at most one of them")
+    blocking = next(
+        (parent for parent in path.parents if parent.exists() and not parent.is_dir()), None
+    )
+    if blocking is not None:
+        raise ConfigError(f"{path} cannot be created: {blocking} is a file; expected a folder")
+    is_run = holds_run(path)
+    if resume and not is_run:
+        raise ConfigError(f"{path} has no run to resume: start it without --resume")
+    if resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not is_run:
+        raise ConfigError(
+            f"{path} exists and is not a run folder: move it away, or set another name"
+        )
+    if not overwrite:
+        raise ConfigError(
+            f"{path} exists; expected a new name: --resume continues that run, --overwrite "
+            "deletes it and starts again"
+        )
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Add `path` to an OSError, because a failed write does not know its file. Raises: OSError."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file atomically: a reader sees the old file or all of the new one."""
+    beside = path.with_name(f".{path.name}.writing")
+    with writing(path):
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """Return a summary.json. Raises: ConfigError that names the file, also if it is no object."""
+    try:
+        found = read_json(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; expected a summary") from error
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"{path}: got {type(found).__name__}, expected the JSON object that motet train writes"
+        )
+    return found
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write plain values as indented JSON."""
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def lost_episodes(folder: RunFolder, steps: int) -> list[str]:
+    """Return one line if training episodes of the first `steps` steps are missing or incomplete.
+
+    Only the end of each file is read.
+    """
+    files = [folder.episodes("train", step) for step in range(1, steps + 1)]
+    lost = [file for file in files if not _ends(file)]
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    return (
+        [
+            f"{lost[0]}{more}: the episodes are missing or incomplete; the trained weights are "
+            "not affected"
+        ]
+        if lost
+        else []
+    )
+
+
+def _ends(path: Path) -> bool:
+    """Return whether the file has a last line that is complete."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"

@@ -1,0 +1,285 @@
+"""Trackers: where the metrics of a run go besides metrics.jsonl.
+
+TensorBoard, Weights & Biases, MLflow, Trackio and functions of a user.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+from motet.config.report import MlflowConfig, ReportConfig, TrackioConfig, WandbConfig
+from motet.errors import ConfigError, MotetError
+from motet.trainer.run_folder import write_whole
+from motet.user_code.plugins import load_function
+
+
+class Tracker(Protocol):
+    """A destination of metrics."""
+
+    def write(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class BorrowedTracker:
+    """Passes metrics to a tracker that somebody else closes."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._tracker.write(step, values)
+
+    def close(self) -> None: ...
+
+
+class FunctionTracker:
+    """Calls a user's function with (step, metrics) for every line."""
+
+    def __init__(self, report: Callable[[int, Mapping[str, float]], object]) -> None:
+        self._report = report
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Raises: MotetError if the function raises an exception."""
+        try:
+            self._report(step, dict(values))
+        except MotetError:
+            raise
+        except Exception as error:
+            raise MotetError(f"report, step {step}: {type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        """Do nothing: the function is the user's own."""
+
+
+class TensorBoardTracker:
+    """Writes metrics as scalars for `tensorboard --logdir runs`."""
+
+    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
+        # Imported here because the import takes a second.
+        from torch.utils.tensorboard import SummaryWriter
+
+        purge = None if resumed_at is None else resumed_at + 1
+        self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=purge)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandbTracker:
+    """Logs metrics to Weights & Biases."""
+
+    def __init__(
+        self, folder: Path, chosen: WandbConfig, run: str, config: Mapping[str, Any]
+    ) -> None:
+        import wandb
+
+        kept = folder / "wandb_id"  # a resumed run continues the same W&B run
+        if not kept.is_file():
+            write_whole(kept, uuid4().hex[:8])
+        self._run: Any = wandb.init(
+            id=kept.read_text(encoding="utf-8"),
+            dir=str(folder),
+            name=chosen.name or run,
+            project=chosen.project,
+            entity=chosen.entity,
+            tags=list(chosen.tags),
+            config=dict(config),
+            resume="allow",
+        )
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        # Log `step` as a value: W&B's own step counter refuses to go back, which evaluations and
+        # resumed runs need.
+        self._run.log({"step": step, **values})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class TrackioTracker:
+    """Logs metrics to Trackio. A resumed run continues the Trackio run of the same name."""
+
+    def __init__(
+        self, folder: Path, chosen: TrackioConfig, run: str, config: Mapping[str, Any]
+    ) -> None:
+        import trackio
+
+        self._run: Any = trackio.init(
+            project=chosen.project,
+            name=chosen.name or run,
+            space_id=chosen.space_id,
+            config=dict(config),
+            resume="allow",
+            embed=False,
+            auto_log_cpu=False,
+            auto_log_gpu=False,
+        )
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class MlflowTracker:
+    """Logs metrics to MLflow, and the config as the run's parameters."""
+
+    _AT_ONCE = 100
+    """MLflow takes at most 100 parameters, and 1,000 metrics, in one request."""
+    _LONGEST = 500
+    """Characters of a parameter that every store of MLflow accepts."""
+
+    def __init__(
+        self, folder: Path, chosen: MlflowConfig, run: str, config: Mapping[str, Any]
+    ) -> None:
+        """Raises: ConfigError if the store or server of MLflow refuses the run."""
+        from mlflow import MlflowClient
+        from mlflow.entities import Param
+
+        with _of_mlflow("report.mlflow", ConfigError):
+            self._client: Any = MlflowClient(tracking_uri=chosen.tracking_uri)
+            kept = folder / "mlflow_id"  # a resumed run continues the same MLflow run
+            if kept.is_file():
+                self._id = kept.read_text(encoding="utf-8")
+                self._client.update_run(self._id, status="RUNNING")
+                return
+            known = self._client.get_experiment_by_name(chosen.experiment)
+            experiment = (
+                self._client.create_experiment(chosen.experiment)
+                if known is None
+                else known.experiment_id
+            )
+            begun = self._client.create_run(experiment, run_name=chosen.name or run)
+            self._id = str(begun.info.run_id)
+            said = [
+                Param(_mlflow_name(key), str(value)[: self._LONGEST])
+                for key, value in _flat(config, "")
+            ]
+            for start in range(0, len(said), self._AT_ONCE):
+                self._client.log_batch(self._id, params=said[start : start + self._AT_ONCE])
+            write_whole(kept, self._id)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Raises: MotetError if MLflow does not take them."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        metrics = [Metric(_mlflow_name(name), value, now, step) for name, value in values.items()]
+        with _of_mlflow(f"report.mlflow, step {step}", MotetError):
+            self._client.log_batch(self._id, metrics=metrics)
+
+    def close(self) -> None:
+        with _of_mlflow("report.mlflow", MotetError):
+            self._client.set_terminated(self._id)
+
+
+@contextmanager
+def _of_mlflow(where: str, kind: type[MotetError]) -> Iterator[None]:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        raise kind(
+            f"{where}: {error}; expected a tracking server that works: set "
+            "report.mlflow.tracking_uri"
+        ) from error
+
+
+def _mlflow_name(name: str) -> str:
+    """Return a name with only the characters that MLflow accepts."""
+    return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)
+
+
+def _flat(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Yield the plain values of a config, by their dotted keys."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _flat(one, f"{key}.{name}" if key else str(name))
+    elif value is not None:
+        yield key, value
+
+
+# ------------------------------------------------------------------------------------ from a config
+
+TRACKERS = ("to", "wandb", "mlflow", "trackio")
+"""Keys of `report`. All but the first are names of libraries."""
+
+
+def check_trackers(report: ReportConfig) -> None:
+    """Check that the trackers of a config are there, as `check_tracker`."""
+    for name in TRACKERS:
+        check_tracker(report, name)
+
+
+def check_tracker(report: ReportConfig, name: str) -> None:
+    """Check that one of `TRACKERS` is there, if it is set. Nothing is called or opened.
+
+    Raises: ConfigError that names the key.
+    """
+    chosen = getattr(report, name)
+    if chosen is None:
+        return
+    if name == "to":
+        own_tracker(chosen)
+    elif not _is_there(name):
+        raise ConfigError(
+            f'report.{name} is set, but {name} is not installed: pip install "motet[{name}]"'
+        )
+
+
+def _is_there(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except ValueError:  # a module without a spec, or None in its place
+        return False
+
+
+def own_tracker(name: str) -> FunctionTracker:
+    """Return the tracker that `report.to` names. Raises: ConfigError if it is no function."""
+    return FunctionTracker(
+        load_function(name, "report.to", "a function that is called with (step, metrics)")
+    )
+
+
+def open_trackers(
+    report: ReportConfig,
+    folder: Path,
+    run: str,
+    config: Mapping[str, Any],
+    resumed_at: int | None = None,
+) -> list[Tracker]:
+    """Open the trackers of a run.
+
+    Args:
+        folder: that of the run.
+        run: its name.
+        config: its whole config as plain values.
+        resumed_at: the step of the checkpoint that it resumes from.
+
+    Raises: ConfigError as `check_trackers`, or if MLflow refuses the run.
+    """
+    check_trackers(report)
+    trackers: list[Tracker] = []
+    if report.wandb is not None:
+        trackers.append(WandbTracker(folder, report.wandb, run, config))
+    if report.mlflow is not None:
+        trackers.append(MlflowTracker(folder, report.mlflow, run, config))
+    if report.trackio is not None:
+        trackers.append(TrackioTracker(folder, report.trackio, run, config))
+    if report.to is not None:
+        trackers.append(own_tracker(report.to))
+    if report.tensorboard:
+        trackers.append(TensorBoardTracker(folder / "tensorboard", resumed_at))
+    return trackers

@@ -1,0 +1,161 @@
+"""The Python files behind a user's own code: a file, and what it imports from files of the user.
+
+Files are read and parsed, and nothing is run. Python's own modules, installed packages and Motet
+are left out: they have versions.
+"""
+
+import ast
+import hashlib
+import sys
+import sysconfig
+import time
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+from motet.user_code import own_packages
+
+_STARTED = time.time()
+"""When this process loaded Motet, in seconds of the epoch."""
+_FOREIGN = {"site-packages", "dist-packages"}
+_NOT_OWN = [
+    Path(sysconfig.get_paths()["stdlib"]).resolve(),
+    Path(sysconfig.get_paths()["platstdlib"]).resolve(),
+]
+
+
+def is_foreign(path: Path) -> bool:
+    """Return whether a path is among the installed packages."""
+    return not _FOREIGN.isdisjoint(path.parts)
+
+
+def is_own(file: Path) -> bool:
+    """Return whether a file is the user's own."""
+    return not is_foreign(file) and not any(
+        file.is_relative_to(folder) for folder in (*_NOT_OWN, *own_packages.folders())
+    )
+
+
+def files_behind(file: Path) -> dict[Path, str]:
+    """Return the file and all files of the user that it imports, with a hash of their bytes.
+
+    Imports are looked for beside the importing file, in the working directory and on `sys.path`,
+    also those inside functions.
+    """
+    found: dict[Path, str] = {}
+    ahead = [file]
+    while ahead:
+        one = ahead.pop()
+        if one in found or not is_own(one):
+            continue
+        try:
+            text = one.read_bytes()
+        except OSError:  # the import itself says so
+            continue
+        found[one] = hashlib.sha256(text).hexdigest()[:12]
+        ahead += [*_packages(one), *_imports(one, text, file.parent)]
+    return found
+
+
+def _packages(file: Path) -> Iterator[Path]:
+    """Yield the files of the packages that a file lies in."""
+    folder = file.parent
+    while (folder / "__init__.py").is_file() and folder != folder.parent:
+        yield folder / "__init__.py"
+        folder = folder.parent
+
+
+def _imports(file: Path, text: bytes, home: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the import itself says so
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _named(alias.name.split("."), file, home)
+        elif isinstance(node, ast.ImportFrom):
+            parts = node.module.split(".") if node.module else []
+            for alias in node.names:
+                if node.level:
+                    folder = file.parents[min(node.level, len(file.parents)) - 1]
+                    yield from _in(folder, [*parts, alias.name])
+                else:
+                    yield from _named([*parts, alias.name], file, home)
+
+
+def _named(parts: list[str], file: Path, home: Path) -> Iterator[Path]:
+    """Yield the files of a dotted name, such as those of a package and of its module."""
+    if own_packages.is_ours(parts[0]):
+        return
+    for folder in dict.fromkeys([file.parent, home, Path.cwd(), *map(Path, sys.path)]):
+        if is_foreign(folder):
+            continue
+        there = list(_in(folder, parts))
+        if there:
+            yield from there
+            return
+    module = sys.modules.get(parts[0])  # such as of an editable install
+    origin = getattr(module, "__file__", None)
+    if origin is not None and Path(origin).name == "__init__.py":
+        yield from _in(Path(origin).resolve().parent.parent, parts)
+
+
+def _in(folder: Path, parts: list[str]) -> Iterator[Path]:
+    """Yield the files of a dotted name below a folder. The last part may be an object."""
+    for part in parts:
+        if part == "*":
+            return
+        module = folder / f"{part}.py"
+        if module.is_file():
+            yield module.resolve()
+            return
+        folder = folder / part
+        if not folder.is_dir():
+            return
+        if (folder / "__init__.py").is_file():
+            yield (folder / "__init__.py").resolve()
+
+
+# -------------------------------------------------------------------------------------- old text
+
+
+def compiled(code: types.CodeType) -> tuple[object, ...]:
+    """Return the instructions, names and constants of compiled code, without its place in a
+    file."""
+    constants = [
+        compiled(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts
+    ]
+    return (code.co_code, code.co_names, tuple(constants))
+
+
+def is_of_old_text(origin: object) -> bool:
+    """Return whether a function, or a method of a class, differs from the text of its file now.
+
+    A process that has imported a file keeps its functions when the file is edited.
+    """
+    parts = list(vars(origin).values()) if isinstance(origin, type) else [origin]
+    codes = [part.__code__ for part in parts if isinstance(part, types.FunctionType)]
+    for name in {code.co_filename for code in codes}:
+        file = Path(name)
+        try:
+            if file.stat().st_mtime < _STARTED - 1.0:
+                continue  # this process cannot have read an earlier text
+            whole = compile(file.read_bytes(), name, "exec", dont_inherit=True)
+        except (OSError, SyntaxError, ValueError):
+            continue  # no file, such as a cell of a notebook
+        there = {(code.co_qualname, compiled(code)) for code in _within(whole)}
+        if any(
+            (code.co_qualname, compiled(code)) not in there
+            for code in codes
+            if code.co_filename == name
+        ):
+            return True
+    return False
+
+
+def _within(code: types.CodeType) -> Iterator[types.CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield one
+            yield from _within(one)

@@ -1,0 +1,90 @@
+"""What installed packages add to Motet: environments, rewards, configs and commands.
+
+A package names them in its pyproject.toml, Motet itself and yours alike:
+
+    [project.entry-points."motet.environments"]
+    chess = "my_package.chess:Chess"
+
+Groups: `motet.environments` and `motet.rewards` (name -> class or function), `motet.configs`
+(any name -> a module whose folder holds YAML files), `motet.commands` (name -> a typer app or a
+function with typer's annotations), `motet.verifiers` (how a verifier is found -> its scorer).
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from motet.errors import ConfigError
+
+Group = Literal["environments", "rewards", "configs", "commands", "verifiers"]
+
+EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "tasks": {
+        "environments": (
+            "bug_fix",
+            "bug_fix_tiny",
+            "code_completion",
+            "code_generation",
+            "debate",
+            "function_examples",
+            "house_build",
+            "length_ratio",
+            "str_build",
+            "writing",
+        ),
+    },
+    "view": {"commands": ("view",)},
+    "serve": {"commands": ("chat", "serve")},
+    "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
+}
+"""Extra of Motet -> group -> the names that its package adds. An error names the extra."""
+
+
+@cache
+def installed(group: Group) -> Mapping[str, EntryPoint]:
+    """Return what installed packages register in a group: name -> where it is.
+
+    Raises: ConfigError if two packages register one name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=f"motet.{group}"), key=lambda each: each.name):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise ConfigError(
+                f"{_package(other)} and {_package(point)} both register {point.name!r} in "
+                f"motet.{group}; expected one of them: uninstall the other"
+            )
+    return found
+
+
+def load(group: Group, name: str) -> Any:
+    """Return what `name` stands for in a group.
+
+    Raises: ConfigError if its package cannot be imported, or is not installed.
+    """
+    point = installed(group).get(name)
+    if point is None:
+        raise ConfigError(f"{name} is not installed{missing(group, name)}")
+    try:
+        return point.load()
+    except Exception as error:  # a package may raise anything on import
+        raise ConfigError(
+            f"{name} of the package {_package(point)} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def missing(group: Group, name: str) -> str:
+    """Return which package adds a name that is not installed, as the end of an error message.
+
+    An empty string for names that Motet does not know.
+    """
+    for extra, groups in EXTRAS.items():
+        if name in groups.get(group, ()) and name not in installed(group):
+            return f": it is in motet-{extra}: pip install 'motet[{extra}]'"
+    return ""
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
