@@ -6,11 +6,11 @@ Every model that is loaded uses the configured one, and the results are the same
 import pytest
 
 import motet
-from motet.config.parts import ModelConfig
-from motet.config.verifier import VerifierTraining
+from motet.config.sections import ModelConfig
 from motet.models import backbone
 from motet_verifier import api
 from motet_verifier.model import Verifier
+from motet_verifier.settings import VerifierTraining
 from tests.fixtures.wide import widely
 from tests.small_runs import run_config, steps
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import motet
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet.errors import ConfigError
 from motet_tasks.coding.bugs_test import GIVEN, ROW
 from tests.small_runs import run_config, summary

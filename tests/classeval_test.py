@@ -17,7 +17,7 @@ import pytest
 
 import motet
 from codejudge import Limits, Sandbox
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet.core import Reply
 from motet_tasks.coding.completion import CodeCompletion
 

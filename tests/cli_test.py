@@ -19,7 +19,7 @@ import pytest
 from motet import load_run
 from motet.commands.main import main
 from motet.config.load import load_config
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from tests.fork_server import ForkedProcess
 
 REPOSITORY = Path(__file__).parent.parent

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from motet import api
-from motet.config.named import named_configs
+from motet.config.paths import named_configs
 from tests.small_runs import ROOT
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")

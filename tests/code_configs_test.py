@@ -7,7 +7,7 @@ import pytest
 
 import motet
 from motet.api import read_config
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from tests.small_runs import run_config
 
 HUMANEVAL = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from motet.config.named import config_path
+from motet.config.paths import config_path
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="bash is missing")

@@ -7,11 +7,11 @@ import pytest
 
 import motet
 import motet_verifier
-from motet.config.verifier import VerifierTraining
 from motet.core import Message
 from motet_serve.http.http_server import HttpServer
 from motet_verifier.answers import LabelledAnswer, write_answers
 from motet_verifier.model import Verifier
+from motet_verifier.settings import VerifierTraining
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import run_config
 

@@ -13,7 +13,7 @@ from motet.assembly import bases
 from motet.assembly.components import components_of, step_config_of
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet.core import CreditState
 from motet.trainer.loop import one_step
 from tests.fixtures.wide import widely

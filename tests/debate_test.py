@@ -8,7 +8,7 @@ import pytest
 
 import motet
 from motet.api import check, read_config
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet.errors import ConfigError
 from tests.fixtures.http_servers import running
 from tests.fixtures.wide import widely

@@ -12,7 +12,7 @@ from motet.api.code_record import loaded_code
 from motet.api.many_runs import runs
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import load_config
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet.credit.baselines import BASELINES
 from motet.losses import POLICY_LOSSES
 from tests.small_runs import run_config, steps, summary

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import motet
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from tests.small_runs import steps
 
 EMBEDDED = [

@@ -21,22 +21,12 @@ MAY_IMPORT = {
 }
 """Package -> the packages of this repository that it may import."""
 CONFIG = {
-    "config.checks",
-    "config.cluster",
     "config.foreign_keys",
-    "config.key_rules",
-    "config.named",
     "config.no_effect",
-    "config.parts",
     "config.paths",
-    "config.recorded",
-    "config.report",
-    "config.run_keys",
     "config.schema",
-    "config.services",
-    "config.targets",
+    "config.sections",
     "config.validation",
-    "config.verifier",
     "config.yaml",
 }
 FLOORS = [

@@ -9,7 +9,7 @@ import pytest
 import motet
 from motet.api import memory_estimate
 from motet.assembly import task_setup
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet.models import memory
 from motet.models.quantized import Quantize
 

@@ -11,7 +11,7 @@ import pytest
 import motet
 import motet.api
 import motet_verifier
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet_verifier.answers import LabelledAnswer, as_chat, write_answers
 from tests.games import SCRIPT
 from tests.small_runs import GAMES, ROOT, TINY, recorded, run_config, summary

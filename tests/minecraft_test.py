@@ -6,7 +6,7 @@ import json
 import pytest
 
 import motet
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet_tasks.minecraft.houses import generated_houses
 from tests.small_runs import TINY, run_config
 

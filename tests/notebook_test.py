@@ -135,7 +135,7 @@ answers = [
     for k in range(8) for text in ("yes", "no")
 ]
 write_answers(Path("answers.jsonl"), answers)
-from motet.config.verifier import VerifierTraining
+from motet_verifier.settings import VerifierTraining
 settings = VerifierTraining.model_validate(
     {"model": {"embedded": MODEL, "device": "cpu"}, "train": "full", "epochs": 1,
      "held_out": 0.25, "threads": 1}

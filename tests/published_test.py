@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 import motet
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet.config.yaml import read_yaml
 from motet_published.command import config_of, main
 from motet_published.translate import TRAINERS as TRAINER_TABLE

@@ -19,7 +19,7 @@ import yaml
 
 import motet
 from motet.commands.main import app
-from motet.config.named import named_configs
+from motet.config.paths import named_configs
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import motet
-from motet.config.named import named_configs
+from motet.config.paths import named_configs
 from motet.core import walk
 from motet.user_code.plugins import load_object
 from tests.fixtures.wide import widely

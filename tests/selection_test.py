@@ -14,7 +14,7 @@ from motet.clients.http_client import PATIENCE, ServerAway
 from motet.clients.reward_server import VerifierFault
 from motet.commands import console
 from motet.commands.main import main
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
 from motet.evaluation.selection import METHODS

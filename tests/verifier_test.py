@@ -17,8 +17,8 @@ import motet.api
 import motet_verifier
 from motet.assembly.services import verifier_of
 from motet.commands.main import main
-from motet.config.named import config_path
-from motet.config.services import VerifierConfig as VerifierSection
+from motet.config.paths import config_path
+from motet.config.sections import VerifierConfig as VerifierSection
 from motet.core import Message, walk
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes

@@ -22,7 +22,7 @@ import motet
 from motet.assembly.task_setup import open_task_setup, steps_of
 from motet.commands.main import main
 from motet.config.load import load_config
-from motet.config.named import named_configs
+from motet.config.paths import named_configs
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, MotetError
 from tests.faults.hostile import (

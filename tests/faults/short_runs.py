@@ -17,7 +17,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from tests.small_runs import ROOT, contents, rows, summary, weights
 
 STEPS = 20

@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 import motet
-from motet.config.named import config_path
+from motet.config.paths import config_path
 from tests.metrics_test import listed
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ import torch
 from codejudge import temporary
 from motet.api.setup import Show, counting, shortened_contexts
 from motet.config.load import load_settings
-from motet.config.parts import ModelConfig
-from motet.config.verifier import VerifierTraining
+from motet.config.sections import ModelConfig
 from motet.errors import ConfigError
 from motet.trainer.plot import reliability_curve
 from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
@@ -24,6 +23,7 @@ from motet_verifier.answers import LabelledAnswer, some_answers
 from motet_verifier.folder import Reads
 from motet_verifier.limits import ScoringLimits
 from motet_verifier.model import Verifier
+from motet_verifier.settings import VerifierTraining
 from motet_verifier.train import Course, Example, Figures, read_all, split
 from motet_verifier.train import train as trained
 

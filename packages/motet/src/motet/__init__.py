@@ -17,12 +17,11 @@ from motet.errors import (
     MotetError,
     RewardFault,
     SamplerFault,
-    SandboxFault,
     TrainingDiverged,
 )
 
 if TYPE_CHECKING:
-    from codejudge import Sandbox
+    from codejudge import Sandbox, SandboxFault
     from motet.algorithms import ALGORITHMS
     from motet.api import (
         check,
@@ -144,6 +143,7 @@ _LATER = {
     "Policy": "motet.models.backbone",
     "Quickstart": "motet.environments.quickstart",
     "Sandbox": "codejudge",
+    "SandboxFault": "codejudge",
     "assign_credit": "motet.credit.assign",
     "collect": "motet.rollout.collect",
     "make_tiny": "motet.models.tiny",

@@ -6,11 +6,9 @@ it.
 `ConfigError` is an error that the user must fix. It ends a command with exit code 2 before any work
 is done. The four faults (EnvironmentFault, RewardFault, SamplerFault, SandboxFault) affect one
 episode or one joint action. They are recorded as `core.Fault`, counted and reported, and never
-become a reward. SandboxFault is an error of the sandbox, codejudge, and no MotetError.
+become a reward. SandboxFault is an error of codejudge, the sandbox, and no MotetError.
 """
 
-from codejudge.errors import SandboxError as SandboxError
-from codejudge.errors import SandboxFault as SandboxFault
 from motet.safety.visible import visible
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from codejudge import Limits, Sandbox
+from codejudge import Limits, Sandbox, SandboxFault
 from motet.core import Reply
 from motet.environments.check import check_environment
 from motet.environments.registry import resolve
-from motet.errors import ConfigError, SandboxFault
+from motet.errors import ConfigError
 from motet_tasks.coding.bug_fix import BugFix
 from motet_tasks.coding.bugs_test import GIVEN, MBPP, ROW
 

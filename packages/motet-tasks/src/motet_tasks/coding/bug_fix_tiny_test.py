@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from codejudge import Limits, NotRun, Report, Sandbox
+from codejudge import Limits, NotRun, Report, Sandbox, SandboxFault
 from motet.core import Reply
 from motet.environments.check import check_environment
 from motet.environments.quickstart import QuickstartProblem
 from motet.environments.registry import resolve
-from motet.errors import ConfigError, SandboxFault
+from motet.errors import ConfigError
 from motet_tasks.coding.bug_fix_tiny import (
     CHOICES,
     CONVENTIONS,

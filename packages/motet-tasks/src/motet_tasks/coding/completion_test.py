@@ -4,11 +4,11 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from codejudge import Level, Limits, Sandbox
+from codejudge import Level, Limits, Sandbox, SandboxFault
 from motet.core import Reply
 from motet.environments.check import check_environment
 from motet.environments.registry import resolve
-from motet.errors import ConfigError, SandboxFault
+from motet.errors import ConfigError
 from motet_tasks.coding.completion import CodeCompletion
 
 SKELETON = '''\

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from codejudge import Limits, Sandbox
+from codejudge import Limits, Sandbox, SandboxFault
 from codejudge.suite import CaseResult, Verdict
 from motet.core import Message, Reply
 from motet.environments.check import check_environment
 from motet.environments.registry import resolve
-from motet.errors import ConfigError, EnvironmentFault, SandboxFault
+from motet.errors import ConfigError, EnvironmentFault
 from motet_tasks.coding.generation import CodeGeneration
 
 PROMPT = """\

@@ -2,9 +2,8 @@ import asyncio
 
 import pytest
 
-from codejudge import Limits, Sandbox
+from codejudge import Limits, Sandbox, SandboxFault
 from codejudge.suite import CaseResult, Suite, Verdict
-from motet.errors import SandboxFault
 from motet_tasks.rewards.code import WEIGHTS, Program, returns_value, score_program
 from motet_tasks.rewards.extract import extract
 

@@ -2,8 +2,7 @@ import asyncio
 
 import pytest
 
-from codejudge import CaseResult, Suite, Verdict
-from motet.errors import SandboxFault
+from codejudge import CaseResult, SandboxFault, Suite, Verdict
 from motet_tasks.rewards.code import Program
 from motet_tasks.rewards.repair import (
     RepairWeights,

@@ -19,8 +19,8 @@ from motet.api.setup import (
 from motet.assembly import bases
 from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, team_of, use_threads
+from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
-from motet.config.targets import is_exported, run_of_checkpoint
 from motet.errors import ConfigError
 from motet.evaluation.baseline_table import baseline_table
 from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result

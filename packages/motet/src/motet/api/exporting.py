@@ -13,8 +13,8 @@ from motet.assembly.objects import references
 from motet.assembly.task_setup import use_threads
 from motet.assembly.trained import steps_behind, trained_folders
 from motet.config.load import make_config
+from motet.config.paths import RUN_CONFIG, is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
-from motet.config.targets import RUN_CONFIG, is_exported, run_of_checkpoint
 from motet.errors import ConfigError
 from motet.exports import hub
 from motet.exports.card import CardFacts, write_card

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.assembly.trained import steps_behind
-from motet.config.targets import RUN_CONFIG, is_exported, run_of_checkpoint
+from motet.config.paths import RUN_CONFIG, is_exported, run_of_checkpoint
 from motet.errors import ConfigError
 from motet.safety.secret_values import shown_config
 from motet.trainer.run_folder import RunFolder, write_json

@@ -10,8 +10,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from motet.assembly.first_prompts import first_prompts
 from motet.assembly.homes import HomePlan
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
-from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
+from motet.config.sections import CriticConfig, ModelConfig
 from motet.core import Prompt, Task
 from motet.errors import ConfigError, SamplerFault
 from motet.models import memory

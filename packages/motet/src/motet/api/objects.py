@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypedDict
 from torch import Tensor
 
 from motet.algorithms import ALGORITHMS
-from motet.config.run_keys import DEFAULT_ALGORITHM
+from motet.config.schema import DEFAULT_ALGORITHM
 from motet.config.yaml import KeyPath
 from motet.core import Environment
 from motet.core.row_values import kept

@@ -9,7 +9,7 @@ from typing import Literal
 
 from motet.algorithms import credit_function
 from motet.api.setup import recorded_config
-from motet.config.recorded import AlgorithmOfCode, RecordedConfig
+from motet.config.schema import AlgorithmOfCode, RecordedConfig
 from motet.core import CreditState, Episode, SampleId, Scores, Team
 from motet.credit.assign import assign_credit
 from motet.errors import ConfigError, MotetError, shortened

@@ -13,7 +13,7 @@ from motet.api.sample_rows import COLUMNS, sample_rows
 from motet.api.setup import models_of, read_config, recorded_config, run_of, setup_in_scratch
 from motet.assembly.models import Models
 from motet.assembly.task_setup import TaskSetup, use_threads
-from motet.config.recorded import RecordedConfig
+from motet.config.schema import RecordedConfig
 from motet.core import Episode, Fault, Prompt, SampleRequest, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError, SamplerFault

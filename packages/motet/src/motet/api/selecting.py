@@ -10,7 +10,7 @@ from motet.assembly.services import verifier_of
 from motet.assembly.task_setup import TaskSetup
 from motet.clients.reward_server import Needed
 from motet.config.schema import RunConfig
-from motet.config.services import VerifierConfig as Section
+from motet.config.sections import VerifierConfig as Section
 from motet.config.validation import validate_options
 from motet.core import Environment, Message
 from motet.environments.debating import AnswerVerifier

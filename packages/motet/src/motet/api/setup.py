@@ -15,10 +15,8 @@ from motet.assembly.models import Models, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.assembly.trained import steps_behind, trained_folders
 from motet.config.load import load_recorded, load_target, make_config
-from motet.config.recorded import RecordedConfig
-from motet.config.run_keys import RunKeys
-from motet.config.schema import RunConfig
-from motet.config.targets import is_exported, run_of_checkpoint
+from motet.config.paths import is_exported, run_of_checkpoint
+from motet.config.schema import RecordedConfig, RunConfig, RunKeys
 from motet.models.model_config import shortened_context
 from motet.trainer.progress import Progress
 from motet.trainer.run_folder import RunFolder

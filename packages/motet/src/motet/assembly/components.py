@@ -10,7 +10,7 @@ from motet.assembly.comparator import Comparator, with_endpoint
 from motet.assembly.models import assemble, critic_epochs
 from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
 from motet.batch import Learner
-from motet.config.parts import CriticConfig
+from motet.config.sections import CriticConfig
 from motet.core import Publisher, Sampler, Scorer
 from motet.trainer.components import StepConfig, TeamWeights, TrainComponents
 from motet.trainer.stopping import StopRequest

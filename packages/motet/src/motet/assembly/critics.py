@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from motet.assembly.task_setup import TeamSetup
-from motet.config.parts import CriticConfig, ModelConfig
 from motet.config.schema import RunConfig
+from motet.config.sections import CriticConfig, ModelConfig
 from motet.core.seeding import derive
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic

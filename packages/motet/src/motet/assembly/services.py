@@ -10,7 +10,7 @@ from motet.assembly.terminal import Terminal, someone_is_there
 from motet.clients.endpoint import Endpoint
 from motet.clients.reward_server import AnswerScorer, ConstantScores, Ensemble, RewardServer
 from motet.config.schema import RunConfig
-from motet.config.services import EndpointConfig, VerifierConfig
+from motet.config.sections import EndpointConfig, VerifierConfig
 from motet.core.seeding import derive
 from motet.errors import ConfigError
 from motet.models.devices import resolve_device

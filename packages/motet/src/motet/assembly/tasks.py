@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from motet.config.parts import DataSource
 from motet.config.schema import RunConfig
+from motet.config.sections import DataSource
 from motet.core import Environment, Task
 from motet.core.row_values import kept
 from motet.data.load import check_fields, load_rows

@@ -7,8 +7,8 @@ import torch
 
 from motet.assembly.critics import SharedModels
 from motet.assembly.models import policy_of
+from motet.config.paths import run_of_checkpoint
 from motet.config.schema import RunConfig
-from motet.config.targets import run_of_checkpoint
 from motet.errors import ConfigError, shortened
 from motet.models.shards import read_shards
 from motet.safety.reading import read_json

@@ -21,7 +21,7 @@ from motet.cluster.vllm_checks import check_installed
 from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
 from motet.cluster.vllm_setup import vllm_sampler
-from motet.config.cluster import SamplersConfig
+from motet.config.sections import SamplersConfig
 from motet.trainer.checkpoint import SHARDS
 from motet.user_code.timeouts import run_loop
 

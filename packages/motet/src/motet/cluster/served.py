@@ -18,8 +18,8 @@ from motet.cluster.remote import together
 from motet.cluster.vllm_checks import check_team, rank_in
 from motet.cluster.vllm_engine import EngineSettings, VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
-from motet.config.cluster import ClusterConfig, LearnersConfig, SamplersConfig
 from motet.config.schema import RunConfig
+from motet.config.sections import ClusterConfig, LearnersConfig, SamplersConfig
 from motet.models.adapter_folder import FILE, weights_of
 from motet.models.chat_template import tokenizer_with
 from motet.models.devices import resolve_device

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from motet.cluster.vllm_engine import INSTEAD, vllm_rank
-from motet.config.parts import PolicyConfig
 from motet.config.schema import RunConfig
+from motet.config.sections import PolicyConfig
 from motet.errors import ConfigError
 from motet.models.adapter_folder import FILE
 from motet.safety.reading import read_json

@@ -12,10 +12,9 @@ from motet.cluster.actors import Bundle
 from motet.cluster.models import _with_engines
 from motet.cluster.vllm_checks import check_installed, check_vllm, rank_of
 from motet.cluster.vllm_engine import vllm_rank
-from motet.config.cluster import SamplersConfig
 from motet.config.load import load_config
-from motet.config.named import config_path
-from motet.config.parts import PolicyConfig
+from motet.config.paths import config_path
+from motet.config.sections import PolicyConfig, SamplersConfig
 from motet.errors import ConfigError
 from motet.settings import Lora
 

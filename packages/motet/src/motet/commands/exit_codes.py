@@ -20,14 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from motet.errors import (
-    CannotResume,
-    ConfigError,
-    Interrupted,
-    MotetError,
-    SandboxError,
-    SandboxFault,
-)
+from motet.errors import CannotResume, ConfigError, Interrupted, MotetError
 from motet.safety.visible import Console, styled, visible
 from motet.user_code.timeouts import process_of_its_own
 from motet.user_code.tracebacks import trace_of
@@ -176,10 +169,15 @@ def _with_one_line(command: Callable[[], object]) -> None:
     except Interrupted as stop:
         errors.print(str(stop))
         sys.exit(130)
-    except (MotetError, SandboxError, SandboxFault) as error:
+    except MotetError as error:
         say(str(error))
-        sys.exit(2 if isinstance(error, ConfigError | SandboxError) else 1)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
     except Exception as error:
+        from codejudge import SandboxError, SandboxFault
+
+        if isinstance(error, SandboxError | SandboxFault):
+            say(visible(str(error)))
+            sys.exit(2 if isinstance(error, SandboxError) else 1)
         found = refusal(error)
         if found is None:
             raise

@@ -30,10 +30,8 @@ from motet.commands.exit_codes import (
 from motet.commands.export import export
 from motet.commands.machine import doctor, plan
 from motet.commands.options import ConfigArgument, Overrides, Traceback, check_config, numbers
-from motet.config.named import named_configs
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing
-from motet.user_code.plugins import nearest
 
 if TYPE_CHECKING:
     from motet import api
@@ -211,6 +209,9 @@ def configs(
 
     Example: motet configs quickstart > mine.yaml
     """
+    from motet.config.paths import named_configs
+    from motet.user_code.plugins import nearest
+
     there = named_configs()
     if name is not None:
         if name not in there:

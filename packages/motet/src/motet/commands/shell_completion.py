@@ -5,8 +5,6 @@ It imports nothing heavy, because the shell waits for it at every press of the t
 
 from pathlib import Path
 
-from motet.config.named import named_configs
-
 CONFIG = "config.yaml"
 """The file that makes a folder that of a run."""
 
@@ -29,6 +27,8 @@ def complete_target(incomplete: str) -> list[str]:
 
 
 def _named(incomplete: str) -> list[str]:
+    from motet.config.paths import named_configs
+
     return [name for name in named_configs() if incomplete and name.startswith(incomplete)]
 
 

@@ -25,13 +25,16 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from motet.algorithms import ALGORITHMS
-from motet.config.named import config_path, named_configs
-from motet.config.parts import written_out
-from motet.config.paths import anchored
-from motet.config.recorded import AlgorithmOfCode, RecordedConfig
-from motet.config.run_keys import RunKeys
-from motet.config.schema import RunConfig
-from motet.config.targets import RUN_CONFIG, TEAM, config_file_of
+from motet.config.paths import (
+    RUN_CONFIG,
+    TEAM,
+    anchored,
+    config_file_of,
+    config_path,
+    named_configs,
+)
+from motet.config.schema import AlgorithmOfCode, RecordedConfig, RunConfig, RunKeys
+from motet.config.sections import written_out
 from motet.config.validation import validate_options
 from motet.config.yaml import (
     Document,
@@ -78,7 +81,7 @@ def load_target(
     overrides: Sequence[str] = (),
     replaced: Mapping[KeyPath, Any] = MappingProxyType({}),
 ) -> RunConfig:
-    """Load the run config of a file, or of a folder with a trained team (`config.targets`).
+    """Load the run config of a file, or of a folder with a trained team (`config.paths`).
 
     Raises: ConfigError, as `load_config`.
     """

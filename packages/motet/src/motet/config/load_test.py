@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from motet.config.load import dump_config, load_config, make_config
-from motet.config.named import named_configs
+from motet.config.paths import named_configs
 from motet.config.validation import validate_options
 from motet.credit.baselines import BASELINES, Comparison
 from motet.errors import ConfigError

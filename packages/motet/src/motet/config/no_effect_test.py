@@ -18,8 +18,8 @@ from motet.batch import (
     weighs_completions,
 )
 from motet.config.load import dump_config, load_config, make_config
-from motet.config.named import named_configs
 from motet.config.no_effect import keys_without_effect, refuse_keys_without_effect
+from motet.config.paths import named_configs
 from motet.config.schema import RunConfig
 from motet.core import (
     RIGHT,

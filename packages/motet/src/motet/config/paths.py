@@ -1,18 +1,20 @@
-"""Paths in configs: relative to the file that says them, or on the command line to the working
-directory.
+"""Where configs and what they name are: paths in configs, configs of packages, folders with a team.
 
-The resolved config has absolute paths, so it means the same from everywhere. `runs/NAME/models` and
-`team` are found by their names, so a run folder can be moved.
+A path in a config is relative to the file that says it, or on the command line to the working
+directory. The resolved config has absolute paths, so it means the same from everywhere.
+`runs/NAME/models` and `team` are found by their names, so a run folder can be moved.
 """
 
 import os
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from motet.config.yaml import KeyPath, dotted, place_of
 from motet.errors import ConfigError
+from motet.user_code.installed import installed
 from motet.user_code.objects import is_object
 
 REFERENCE = re.compile(r"[^:\s]+\.py:\w+")
@@ -86,3 +88,64 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # too long, or with a null byte: reported when it is read
         return False
+
+
+# ------------------------------------------------------------------------------ configs of packages
+
+
+SUFFIX = ".yaml"
+
+
+def named_configs() -> Mapping[str, Path]:
+    """Return name -> file of every config in an installed package, in alphabetical order."""
+    found: dict[str, Path] = {}
+    for point in installed("configs").values():
+        try:
+            spec = find_spec(point.value)
+        except ModuleNotFoundError:  # a package that was removed only in part
+            continue
+        for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
+            for path in folder.rglob(f"*{SUFFIX}"):
+                found[path.relative_to(folder).with_suffix("").as_posix()] = path
+    return dict(sorted(found.items()))
+
+
+def config_path(target: str | Path) -> Path:
+    """Return the path of a config or run: `target` itself, or the file of that name in a package.
+
+    A path that exists comes first.
+    """
+    path = Path(target)
+    if path.suffix or path.is_absolute() or path.exists():
+        return path
+    return named_configs().get(path.as_posix(), path)
+
+
+# ------------------------------------------------------------------------------ folders with a team
+
+
+RUN_CONFIG = "config.yaml"
+"""The config in a run folder."""
+TEAM = "team.yaml"
+"""The config in an exported folder. Its policies are frozen, in folders beside it."""
+_CHECKPOINT = re.compile(r"step-\d{6,}")
+
+
+def config_file_of(folder: Path) -> Path | None:
+    """Return the config file that belongs to a folder. None if it holds no team."""
+    found = run_of_checkpoint(folder) or folder
+    files = (found / name for name in (RUN_CONFIG, TEAM))
+    return next((file for file in files if file.is_file()), None)
+
+
+def is_exported(folder: Path) -> bool:
+    """Return whether `motet export` wrote the folder."""
+    return (folder / TEAM).is_file() and not (folder / RUN_CONFIG).is_file()
+
+
+def run_of_checkpoint(folder: Path) -> Path | None:
+    """Return the run that a checkpoint folder belongs to. None if it is no checkpoint."""
+    place = folder.resolve()
+    run = place.parent.parent
+    is_one = _CHECKPOINT.fullmatch(place.name) and place.parent.name == "checkpoints"
+    return run if is_one and (run / RUN_CONFIG).is_file() else None

@@ -1,13 +1,598 @@
-"""The run config: the keys of `run_keys`, and the checks between them."""
+"""The run config: its keys, the checks between them, and the config that is read for looking.
 
-from typing import Self
+A single agent or policy may override common settings (`team.aux.decode`, `policies.aux.optimizer`).
+It sets only the fields that differ; `decode_of` and `optimizer_of` return the complete settings.
+"""
 
-from pydantic import model_validator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
-from motet.algorithms import check_plan
-from motet.config.checks import complaints_of
-from motet.config.run_keys import RunKeys, validation_error
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_serializer,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from motet.algorithms import ALGORITHMS, check_names, check_plan, resolve
+from motet.config.foreign_keys import foreign_advice
+from motet.config.sections import (
+    AgentConfig,
+    AtOnce,
+    CentralizedConfig,
+    ClusterConfig,
+    ComparatorConfig,
+    CriticConfig,
+    DataConfig,
+    EndpointConfig,
+    EvaluationConfig,
+    ModelConfig,
+    Named,
+    PolicyConfig,
+    ReportConfig,
+    SandboxConfig,
+    TrainConfig,
+    VerifierConfig,
+    written_out,
+)
 from motet.errors import ConfigError
+from motet.settings import (
+    AlarmBounds,
+    Algorithm,
+    Decode,
+    Optimizer,
+    Plan,
+    RewardModel,
+    Schedule,
+    Settings,
+    Warmup,
+)
+from motet.user_code.plugins import is_reference
+
+DEFAULT_ALGORITHM = "magrpo"
+SettingsType = TypeVar("SettingsType", bound=Settings)
+
+
+def tupled(value: Any) -> Any:
+    """Convert lists to tuples.
+
+    Behind a validator that runs before, strict validation sees Python values and accepts no list
+    where a tuple is expected.
+    """
+    if isinstance(value, Mapping):
+        return {key: tupled(item) for key, item in value.items()}
+    return tuple(tupled(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def _filled_from_its_row(value: Any) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(value.get("name", DEFAULT_ALGORITHM), str):
+        return value
+    name = value.get("name", DEFAULT_ALGORITHM)
+    try:
+        return {**resolve(name, {}).model_dump(), **tupled(value), "name": name}
+    except ConfigError as error:
+        raise validation_error([(("name",), str(error))]) from error
+
+
+def _known_parts(algorithm: Algorithm) -> Algorithm:
+    try:
+        resolve(algorithm.name, algorithm.model_dump())
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return algorithm
+
+
+@dataclass(frozen=True)
+class Places:
+    """The file and line where each key is set. Configs with equal values are equal whatever their
+    places."""
+
+    of: Mapping[tuple[str | int, ...], str] = field(default_factory=dict, compare=False)
+
+
+FOLDER_NAME = r"[\w][\w.+=-]{0,99}"
+_RUN_NAME = r"[\w][\w.+=-]{0,199}"
+
+
+def _run_name(name: str) -> str:
+    if not re.fullmatch(_RUN_NAME, name):
+        raise ValueError(
+            f"got {name!r}, expected a folder name: at most 200 letters, digits and _ . - + ="
+        )
+    return name
+
+
+class RunKeys(Settings):
+    """Every key of a run config. `RunConfig` also checks that they fit together."""
+
+    name: Annotated[str, AfterValidator(_run_name)]
+    """The name of the run. The run folder is runs/NAME."""
+    seed: NonNegativeInt = 0
+    """The seed of the run. All random numbers are derived from it."""
+    threads: AtOnce | None = None
+    """Threads that torch uses on the CPU. The default is all of them. The number is recorded,
+    because bit-exact results depend on it."""
+    environment: Named
+    """The environment and its options."""
+    reward: Named | None = None
+    """A custom reward that replaces the environment's, and its options."""
+    centralized: CentralizedConfig | None = None
+    """Play the environment with one policy that writes the completions of all its agents.
+    `decode.max_new_tokens` is then the limit for all of them together."""
+    data: DataConfig = DataConfig()
+    """The source of the tasks."""
+    models: dict[str, ModelConfig] = Field(min_length=1)
+    """Base models, by names of your choice."""
+    warmup: Warmup | None = None
+    """Supervised warm-up on demonstrations of the environment, before training."""
+    policies: dict[str, PolicyConfig] = Field(min_length=1)
+    """Policies, by names of your choice."""
+    team: dict[
+        str, Annotated[AgentConfig, BeforeValidator(lambda player: tupled(written_out(player)))]
+    ] = Field(min_length=1)
+    """Maps each agent of the environment to the policy that plays it. Agents with the same policy
+    share its weights."""
+    decode: Decode = Decode()
+    """Sampling settings of all completions."""
+    optimizer: Optimizer = Optimizer()
+    """Optimizer settings of all trained policies."""
+    rollout: Plan = Plan()
+    """How many completions are sampled at each turn."""
+    algorithm: Annotated[
+        Algorithm, BeforeValidator(_filled_from_its_row), AfterValidator(_known_parts)
+    ] = Field(default_factory=lambda: resolve(DEFAULT_ALGORITHM, {}))
+    """The learning rule: the name of a row of the table in `motet.algorithms`, and the fields that
+    differ from that row."""
+    credit: str | None = None
+    """Your own credit function, at package.module:NAME or ./file.py:NAME. It gets a
+    `motet.CreditStep` and returns the advantage of each sample, which replaces that of the
+    algorithm."""
+    critic: CriticConfig | None = None
+    """How critics are built and trained, if the algorithm uses critics. The defaults apply if it is
+    left out."""
+    reward_model: RewardModel | None = None
+    """A model that learns the reward from pairs of joint actions. Its scores replace the
+    environment's reward in training, not in evaluations."""
+    comparator: ComparatorConfig | None = None
+    """Who plays the second half of the answers that `compare: halves` compares. By default both
+    halves are those of the team itself."""
+    schedule: Schedule = Schedule()
+    """Which policies are trained at which step."""
+    train: TrainConfig
+    """The length of training and the sizes of its batches."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Evaluation on the held-out tasks, without training."""
+    alarms: AlarmBounds = AlarmBounds()
+    """Bounds that raise an alarm when a team collapses."""
+    report: ReportConfig = ReportConfig()
+    """What is recorded."""
+    sandbox: SandboxConfig = SandboxConfig()
+    """The sandbox that runs code written by models."""
+    expert: EndpointConfig | None = None
+    """A model that gives feedback between turns, if the environment asks for one."""
+    verifier: VerifierConfig | None = None
+    """A model that scores completions, if the environment asks for one."""
+    cluster: ClusterConfig | None = None
+    """Run the models in processes of their own, on several GPUs and machines. By default all models
+    are in this process."""
+    _places: Places = PrivateAttr(Places())
+
+    @classmethod
+    def advises(cls, key: str) -> str | None:
+        """Return where the meaning of another library's key is."""
+        return foreign_advice(key)
+
+    def model_post_init(self, context: Any) -> None:
+        if context is not None:
+            self._places = Places(context)
+
+    @field_serializer("algorithm", mode="wrap")
+    def _row_and_what_differs(
+        self, value: Algorithm, handler: SerializerFunctionWrapHandler
+    ) -> Any:
+        row = resolve(value.name, {}).model_dump(mode="json")
+        return {
+            key: item
+            for key, item in value.model_dump(mode="json").items()
+            if key == "name" or item != row[key]
+        }
+
+    @property
+    def places(self) -> Mapping[tuple[str | int, ...], str]:
+        """Where each key is set, for error messages about options. Empty for a config built in
+        Python."""
+        return self._places.of
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        """Policies that are never trained."""
+        return frozenset(name for name, policy in self.policies.items() if policy.train == "frozen")
+
+    def decode_of(self, agent: str) -> Decode:
+        """The sampling settings of `agent`: the common ones, overridden by its own."""
+        return _over(self.decode, self.team[agent].decode)
+
+    @property
+    def critic_of(self) -> Mapping[str, str]:
+        """Agent -> the name of its critic. Empty if the algorithm uses no critics.
+
+        With own view, agents whose policies are all frozen have no critic.
+        """
+        if self.algorithm.critic_view is None:
+            return {}
+        if self.algorithm.critic_view == "joint":
+            return dict.fromkeys(self.team, "critic-joint")
+        first: dict[tuple[str, ...], str] = {}
+        learning = [
+            agent
+            for agent, player in self.team.items()
+            if not self.frozen.issuperset(player.policy)
+        ]
+        return {
+            agent: first.setdefault(self.team[agent].policy, f"critic-{agent}")
+            for agent in learning
+        }
+
+    @property
+    def critic_optimizer(self) -> Optimizer:
+        """The optimizer settings of critics: the common ones, overridden by their own."""
+        return _over(self.optimizer, self.critic.optimizer if self.critic is not None else None)
+
+    @property
+    def model_of_reward(self) -> str:
+        """The base model of the reward model."""
+        chosen = self.reward_model.model if self.reward_model is not None else None
+        first = next(iter(self.team.values())).policy[0]
+        return chosen or self.policies[first].model
+
+    def optimizer_of(self, policy: str) -> Optimizer:
+        """The optimizer settings of `policy`: the common ones, overridden by its own."""
+        return _over(self.optimizer, self.policies[policy].optimizer)
+
+
+def _over(common: SettingsType, own: SettingsType | None) -> SettingsType:
+    return (
+        common
+        if own is None
+        else common.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+    )
+
+
+def validation_error(problems: Sequence[tuple[tuple[str, ...], str]]) -> ValidationError:
+    """Build a ValidationError for these keys. Pydantic merges it with its own errors."""
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError("motet", "{text}", {"text": text}), loc=location, input=None
+        )
+        for location, text in problems
+    ]
+    return ValidationError.from_exception_data("config", details)
+
+
+# ---------------------------------------------------------------------- checks between the sections
+
+
+Complaint: TypeAlias = tuple[tuple[str, ...], str]
+"""The key, and what is wrong with it."""
+
+
+def complaints_of(config: RunKeys) -> list[Complaint]:
+    """Return what is wrong in a config, of the first check that finds something."""
+    return (
+        _unfit_names(config)
+        or _unfit_credit(config)
+        or _absent_names(config)
+        or _unfit_critic(config)
+        or _unfit_reward_model(config)
+        or _unfit_preference(config)
+        or _unfit_lag(config)
+        or _unfit_comparator(config)
+        or _unused_names(config)
+        or _quantised_and_trained(config)
+    )
+
+
+def _unfit_names(config: RunKeys) -> list[Complaint]:
+    """Check the names of policies and models: they are also the names of their folders."""
+    named = [
+        (section, name) for section in ("models", "policies") for name in getattr(config, section)
+    ]
+    advice = "expected a folder name: letters, digits and _ . - + ="
+    return [
+        (key, f"{'.'.join(key)}: {advice}")
+        for key in named
+        if not re.fullmatch(FOLDER_NAME, key[1])
+    ]
+
+
+def _unfit_credit(config: RunKeys) -> list[Complaint]:
+    if config.credit is None or config.algorithm.preference is None:
+        return []
+    text = (
+        f"credit is set, but algorithm {config.algorithm.name} learns from pairs, which have no "
+        "advantages: drop credit, or use another algorithm"
+    )
+    return [(("credit",), text)]
+
+
+def _absent_names(config: RunKeys) -> list[Complaint]:
+    found: list[Complaint] = []
+    turns = len(config.rollout.samples)
+    for agent, player in config.team.items():
+        for name in player.policy:
+            if name not in config.policies:
+                known = ", ".join(config.policies)
+                text = (
+                    f"team.{agent} names policy {name!r}; policies are: {known}. Use one of "
+                    f"these, or add policies.{name}"
+                )
+                found.append((("team", agent), text))
+        if len(player.policy) > turns:
+            text = (
+                f"team.{agent} lists {len(player.policy)} policies, but rollout.samples has "
+                f"{turns} turn(s): list at most one per turn"
+            )
+            found.append((("team", agent), text))
+    for name, policy in config.policies.items():
+        if policy.model not in config.models:
+            text = (
+                f"policies.{name} names model {policy.model!r}; models are: "
+                f"{', '.join(config.models)}"
+            )
+            found.append((("policies", name), text))
+    if config.critic is not None and config.critic.model not in (None, *config.models):
+        text = f"critic.model is {config.critic.model!r}; models are: {', '.join(config.models)}"
+        found.append((("critic", "model"), text))
+    wanted = config.reward_model
+    if wanted is not None and wanted.model not in (None, *config.models):
+        text = f"reward_model.model is {wanted.model!r}; models are: {', '.join(config.models)}"
+        found.append((("reward_model", "model"), text))
+    return found
+
+
+def _unfit_critic(config: RunKeys) -> list[Complaint]:
+    algorithm, critic = config.algorithm, config.critic
+    if algorithm.critic_view is None:
+        text = (
+            f"critic is set, but algorithm {algorithm.name} has none: set "
+            "algorithm.critic_view, or drop critic"
+        )
+        return [] if critic is None else [(("critic",), text)]
+    taken = [name for name in config.policies if name in config.critic_of.values()]
+    if taken:
+        return [
+            (
+                ("policies", taken[0]),
+                f"policies.{taken[0]} has the same name as a critic: rename it",
+            )
+        ]
+    critic = critic or CriticConfig()
+    if critic.train == "policy" and algorithm.critic_view == "joint":
+        text = (
+            "critic.train is policy, but a critic with critic_view joint cannot share the "
+            "weights of one policy: use full, lora or head"
+        )
+        return [(("critic", "train"), text)]
+    if critic.train == "policy" and any(len(player.policy) > 1 for player in config.team.values()):
+        text = "critic.train is policy, but an agent has a policy per turn: use full, lora or head"
+        return [(("critic", "train"), text)]
+    read = {
+        config.policies[name].model for player in config.team.values() for name in player.policy
+    }
+    if algorithm.scope == "token" and critic.model is not None and read != {critic.model}:
+        text = (
+            f"critic.model is {critic.model}, but scope token needs the models of the "
+            f"policies, which are {', '.join(sorted(read))}: drop critic.model"
+        )
+        return [(("critic", "model"), text)]
+    for agent, player in config.team.items():
+        models = {config.policies[name].model for name in player.policy}
+        if algorithm.scope == "token" and len(models) > 1:
+            text = (
+                f"team.{agent} uses the models {', '.join(sorted(models))}, but scope token "
+                "needs one model per agent: use one model"
+            )
+            return [(("team", agent), text)]
+    return []
+
+
+def _unfit_reward_model(config: RunKeys) -> list[Complaint]:
+    wanted, turns = config.reward_model, len(config.rollout.samples)
+    if wanted is None:
+        return []
+    if turns > 1:
+        text = (
+            f"reward_model compares joint actions of one turn, but rollout.samples has {turns} "
+            "turns: use one turn, or drop reward_model"
+        )
+        return [(("reward_model",), text)]
+    if wanted.compare == "halves" and config.rollout.pairing != "aligned":
+        text = (
+            "reward_model.compare halves needs one joint action per sample, got "
+            f"rollout.pairing {config.rollout.pairing}: set rollout.pairing: aligned"
+        )
+        return [(("reward_model", "compare"), text)]
+    if "reward-model" in config.policies:
+        text = "policies.reward-model has the name of the reward model: rename it"
+        return [(("policies", "reward-model"), text)]
+    if config.train.steps is not None and wanted.iterations > config.train.steps:
+        text = (
+            f"reward_model.iterations is {wanted.iterations}, but train.steps is "
+            f"{config.train.steps}: use at most one iteration per step"
+        )
+        return [(("reward_model", "iterations"), text)]
+    return []
+
+
+def _unfit_preference(config: RunKeys) -> list[Complaint]:
+    preference = config.algorithm.preference
+    if preference is None:
+        return []
+    mode = preference.replay.mode
+    if mode != "current" and config.train.steps == 1:
+        text = (
+            f"algorithm.preference.replay.mode is {mode}, but train.steps is 1, so there are "
+            "no earlier pairs: raise train.steps, or use mode: current"
+        )
+        return [(("algorithm", "preference"), text)]
+    if mode != "current" and config.report.episodes == "none":
+        text = (
+            f"algorithm.preference.replay.mode {mode} reads the recorded "
+            "episodes of earlier steps, but report.episodes is none: set report.episodes: all"
+        )
+        return [(("report", "episodes"), text)]
+    linear = [
+        name
+        for name in config.policies
+        if name not in config.frozen and config.optimizer_of(name).schedule == "linear"
+    ]
+    if preference.batch_size is not None and linear:
+        text = (
+            f"algorithm.preference.batch_size is set, and policy {linear[0]} has "
+            "optimizer.schedule: linear, but the number of gradient steps is then not known: "
+            "use schedule: constant, or algorithm.minibatches in place of batch_size"
+        )
+        return [(("algorithm", "preference"), text)]
+    return []
+
+
+def _unfit_lag(config: RunKeys) -> list[Complaint]:
+    if not config.train.max_lag or config.report.episodes != "none":
+        return []
+    text = (
+        "train.max_lag 1 resumes from the recorded episodes of the step that was played ahead, "
+        "but report.episodes is none: set report.episodes: all, or train.max_lag: 0"
+    )
+    return [(("report", "episodes"), text)]
+
+
+def _unfit_comparator(config: RunKeys) -> list[Complaint]:
+    comparator, turns = config.comparator, len(config.rollout.samples)
+    if comparator is None:
+        return []
+    preference = config.algorithm.preference
+    halves = [one for one in (preference, config.reward_model) if one and one.compare == "halves"]
+    if not halves:
+        text = (
+            "comparator plays the second half of the answers, but nothing compares halves: set "
+            "compare: halves in algorithm.preference or reward_model, or drop comparator"
+        )
+        return [(("comparator",), text)]
+    if turns > 1:
+        text = (
+            f"comparator answers in games of one turn, but rollout.samples has {turns} turns: use "
+            "one turn, or drop comparator"
+        )
+        return [(("comparator",), text)]
+    if config.cluster is not None:
+        text = "comparator does not work with models in processes of their own: drop cluster"
+        return [(("comparator",), text)]
+    playing = [name for player in config.team.values() for name in player.policy]
+    still = [name for name in playing if name in config.frozen]
+    if still and preference is not None:
+        text = (
+            f"policy {still[0]} is frozen, so the comparator's answers have no log-probabilities "
+            "under it: train it, or drop comparator"
+        )
+        return [(("comparator",), text)]
+    return _unfit_comparing_team(config, comparator.team)
+
+
+def _unfit_comparing_team(config: RunKeys, players: Mapping[str, str]) -> list[Complaint]:
+    key = ("comparator", "team")
+    if players and set(players) != set(config.team):
+        text = (
+            f"comparator.team names {', '.join(players)}; expected a policy for each of "
+            f"{', '.join(config.team)}"
+        )
+        return [(key, text)]
+    for agent, name in players.items():
+        if name not in config.policies:
+            text = (
+                f"comparator.team.{agent} names policy {name!r}; policies are: "
+                f"{', '.join(config.policies)}. Use one of these, or add policies.{name}"
+            )
+            return [(key, text)]
+        if name not in config.frozen:
+            text = (
+                f"comparator.team.{agent} names policy {name!r}, which is trained; use one with "
+                "train: frozen (without comparator the present team plays both halves)"
+            )
+            return [(key, text)]
+    return []
+
+
+def _unused_names(config: RunKeys) -> list[Complaint]:
+    playing = {name for player in config.team.values() for name in player.policy}
+    playing |= set(config.comparator.team.values() if config.comparator is not None else ())
+    loaded = {policy.model for policy in config.policies.values()}
+    if config.critic is not None and config.critic.model is not None:
+        loaded.add(config.critic.model)
+    if config.reward_model is not None and config.reward_model.model is not None:
+        loaded.add(config.reward_model.model)
+    idle = [
+        ("policies", name, "is not used by any agent: add it to team")
+        for name in config.policies
+        if name not in playing
+    ]
+    idle += [
+        ("models", name, "is not used by any policy: use it in policies")
+        for name in config.models
+        if name not in loaded
+    ]
+    return [
+        ((section, name), f"{section}.{name} {text}, or drop it") for section, name, text in idle
+    ]
+
+
+def _quantised_and_trained(config: RunKeys) -> list[Complaint]:
+    """Refuse to train all weights of a quantized model: gradient steps are far smaller than
+    what 8 bits resolve."""
+    found: list[Complaint] = []
+    critic = config.critic or CriticConfig()
+    valued = {
+        critic.model or config.policies[config.team[agent].policy[0]].model
+        for agent in config.critic_of
+    }
+    for model, base in config.models.items():
+        if base.quantize == "none":
+            continue
+        fewer = f"models.{model} has quantize: {base.quantize}"
+        for name, policy in config.policies.items():
+            if policy.model == model and policy.train == "full":
+                text = (
+                    f"policies.{name} has train: full, but {fewer}: use train: lora or "
+                    "frozen, or quantize: none"
+                )
+                found.append((("policies", name), text))
+        if critic.train == "full" and model in valued:
+            text = (
+                f"critic has train: full, but {fewer}: use critic.train=lora or head, or "
+                "another critic.model"
+            )
+            found.append((("critic",), text))
+        wanted = config.reward_model
+        if wanted is not None and wanted.train == "full" and model == config.model_of_reward:
+            text = (
+                f"reward_model has train: full, but {fewer}: use reward_model.train=lora or "
+                "head, or another reward_model.model"
+            )
+            found.append((("reward_model",), text))
+        if config.warmup is not None:
+            text = (
+                f"warmup trains all weights, but {fewer}: drop warmup (warmup: null), or use "
+                "quantize: none"
+            )
+            found.append((("warmup",), text))
+    return found
 
 
 class RunConfig(RunKeys):
@@ -41,3 +626,69 @@ def check_trainable(config: RunConfig) -> None:
             f"{config.train.tasks_per_step} with rollout.samples {list(config.rollout.samples)} "
             f"gives {played} at turn 1: raise one of them, or set whiten: false"
         )
+
+
+# --------------------------------------------------------------------------------- read for looking
+
+
+class AlgorithmOfCode(Algorithm):
+    """An algorithm whose row is code that was not loaded. Only the fields in `model_fields_set` are
+    known."""
+
+    @model_validator(mode="after")
+    def _refuse_nonsense(self) -> Self:
+        return self  # whether the fields fit together depends on the row
+
+
+def _filled(value: Any) -> Any:
+    name = value.get("name", DEFAULT_ALGORITHM) if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(name, str):
+        return value
+    said = {**tupled(value), "name": name}
+    if name in ALGORITHMS:
+        return {**ALGORITHMS[name].model_dump(), **said}
+    if is_reference(name):
+        return AlgorithmOfCode.model_validate(said)
+    try:
+        return resolve(name, {})
+    except ConfigError as error:
+        raise validation_error([(("name",), str(error))]) from error
+
+
+def _with_known_names(algorithm: Algorithm) -> Algorithm:
+    try:
+        check_names(algorithm)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return algorithm
+
+
+class RecordedConfig(RunKeys):
+    """The complete config of a run, for looking: it loads nothing that it names.
+
+    `RunConfig` resolves the names of its algorithm, which may be Python files. A run folder may
+    come from a stranger, so whatever only looks at a run reads this class in its place.
+    """
+
+    algorithm: Annotated[Algorithm, BeforeValidator(_filled), AfterValidator(_with_known_names)] = (
+        Field(default_factory=lambda: resolve(DEFAULT_ALGORITHM, {}))
+    )
+    """The learning rule. Its fields are complete if its row is known without loading code."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        unknown = isinstance(self.algorithm, AlgorithmOfCode)
+        complaints = [] if unknown else complaints_of(self)
+        if complaints:
+            raise validation_error(complaints)
+        return self
+
+    @field_serializer("algorithm", mode="wrap")
+    def _row_and_what_differs(
+        self, value: Algorithm, handler: SerializerFunctionWrapHandler
+    ) -> Any:
+        said = value.model_dump(mode="json")
+        if isinstance(value, AlgorithmOfCode):
+            return {key: item for key, item in said.items() if key in value.model_fields_set}
+        row = ALGORITHMS[value.name].model_dump(mode="json")
+        return {key: item for key, item in said.items() if key == "name" or item != row[key]}

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from motet.config import run_keys
+from motet.config import schema
 from motet.config.schema import RunConfig, check_trainable
 from motet.errors import ConfigError
 from motet.settings import Settings
@@ -22,7 +22,7 @@ def config(**changes) -> RunConfig:
 def test_every_field_says_what_it_means():
     records = [
         record
-        for record in vars(run_keys).values()
+        for record in vars(schema).values()
         if isinstance(record, type) and issubclass(record, Settings)
     ]
     silent = [

@@ -3,7 +3,7 @@ import collections
 
 import pytest
 
-from codejudge import Limits, NotRun, Report, Sandbox
+from codejudge import Limits, NotRun, Report, Sandbox, SandboxFault
 from motet.core import Reply
 from motet.environments.check import check_environment
 from motet.environments.quickstart import (
@@ -15,7 +15,6 @@ from motet.environments.quickstart import (
     halves,
     prompt,
 )
-from motet.errors import SandboxFault
 
 PROBLEM = QuickstartProblem("largest", "plus 3", "above 2")
 

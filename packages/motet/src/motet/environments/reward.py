@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Protocol, TypeAlias
 
+from codejudge import SandboxError, SandboxFault
 from motet.core import Task
-from motet.errors import MotetError, RewardFault, SandboxError, SandboxFault, shortened
+from motet.errors import MotetError, RewardFault, shortened
 from motet.user_code.threads import call
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from codejudge import SandboxFault
 from motet.core import Task
 from motet.environments.reward import Score, ask
-from motet.errors import RewardFault, SandboxFault
+from motet.errors import RewardFault
 
 TASK = Task("t1", {"word": "hi"})
 TEXTS = {"a": "hi", "b": "ho"}

@@ -9,8 +9,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from motet.config.parts import DataSource
 from motet.config.schema import RunConfig
+from motet.config.sections import DataSource
 from motet.config.yaml import write_yaml
 from motet.core.row_values import json_line
 from motet.data.load import load_rows

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from motet.config.parts import ModelConfig
 from motet.config.schema import RunConfig
+from motet.config.sections import ModelConfig
 from motet.errors import ConfigError
 from motet.exports.weights import PolicyFolder
 from motet.models.backbone import Backbone

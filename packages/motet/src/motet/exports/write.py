@@ -7,9 +7,9 @@ from typing import Any
 
 from motet.assembly.model_card import loading_code
 from motet.config.load import load_config
-from motet.config.parts import DataSource
+from motet.config.paths import TEAM
 from motet.config.schema import RunConfig
-from motet.config.targets import TEAM
+from motet.config.sections import DataSource
 from motet.errors import ConfigError
 from motet.exports import MODELS, POLICIES, TEMPLATES
 from motet.exports.code import CodeFiles

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from motet.config.parts import CriticConfig
 from motet.config.schema import RunConfig
+from motet.config.sections import CriticConfig
 from motet.errors import ConfigError
 from motet.models.memory import Shape
 from motet.planning.batches import rows_played, tokens_learnt

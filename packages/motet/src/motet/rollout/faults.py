@@ -4,16 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from codejudge import SandboxError, SandboxFault
 from motet.core import Boundary, Fault
-from motet.errors import (
-    ConfigError,
-    EnvironmentFault,
-    MotetError,
-    RewardFault,
-    SamplerFault,
-    SandboxError,
-    SandboxFault,
-)
+from motet.errors import ConfigError, EnvironmentFault, MotetError, RewardFault, SamplerFault
 from motet.user_code.tracebacks import origin, place_of_error, trace_of
 
 T = TypeVar("T")

@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 
+from codejudge import SandboxFault
 from motet.core import Fault
 from motet.errors import (
     ConfigError,
@@ -11,7 +12,6 @@ from motet.errors import (
     MotetError,
     RewardFault,
     SamplerFault,
-    SandboxFault,
     TrainingDiverged,
 )
 from motet.rollout import faults

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from codejudge import SandboxFault
 from motet.core import Environment, Episode, Fault, Message, Round, Task, Transition, walk
 from motet.core.seeding import derive
-from motet.errors import ConfigError, EnvironmentFault, RewardFault, SandboxFault
+from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet.rollout import faults
 from motet.rollout.play import check_plan, play
 from motet.rollout.waves import Waves

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
-from motet.config.report import MlflowConfig, ReportConfig, TrackioConfig, WandbConfig
+from motet.config.sections import MlflowConfig, ReportConfig, TrackioConfig, WandbConfig
 from motet.errors import ConfigError, MotetError
 from motet.trainer.run_folder import write_whole
 from motet.user_code.plugins import load_function

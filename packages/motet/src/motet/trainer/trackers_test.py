@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from motet.config.report import MlflowConfig, ReportConfig, TrackioConfig, WandbConfig
+from motet.config.sections import MlflowConfig, ReportConfig, TrackioConfig, WandbConfig
 from motet.errors import ConfigError, MotetError
 from motet.trainer.trackers import (
     MlflowTracker,

@@ -2,7 +2,7 @@
 
 A run folder may come from a stranger, and its config can name Python files. Whatever only reads a
 run (`view`, `episodes`, `compare`, `show`, `load_run`, `runs`, `plan`, `doctor`) runs inside
-`looking()`, where no reference of a config is loaded. `config.recorded` is the config that these
+`looking()`, where no reference of a config is loaded. `RecordedConfig` is the config that these
 read.
 """
 

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from motet.config.parts import AtOnce, ModelConfig
+from motet.config.sections import AtOnce, ModelConfig
 from motet.settings import Lora, Optimizer, Settings
 
 

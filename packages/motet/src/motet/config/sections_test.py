@@ -3,8 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from motet.config.parts import PolicyConfig
-from motet.config.services import _READ_BY, EndpointConfig, VerifierConfig
+from motet.config.sections import _READ_BY, EndpointConfig, PolicyConfig, VerifierConfig
 from motet.settings import Optimizer
 
 

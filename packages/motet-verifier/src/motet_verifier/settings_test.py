@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from motet.config.verifier import VerifierTraining
+from motet_verifier.settings import VerifierTraining
 
 MODEL = {"path": "some/model"}
 
