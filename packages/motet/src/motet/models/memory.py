@@ -12,8 +12,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, Qwen3Config
-from transformers.configuration_utils import PretrainedConfig
+from transformers import AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
 from motet.errors import OutOfMemory
@@ -23,6 +22,7 @@ from motet.models.logprobs import CHUNK, ROWS
 from motet.models.model_config import load_config
 from motet.models.prepacked_weights import fits
 from motet.models.quantized import Quantize
+from motet.models.tiny import tiny_config
 from motet.settings import Lora, TinyModel
 
 MASTER = 4
@@ -86,19 +86,7 @@ def shape_of(source: str | Path | TinyModel) -> Shape:
 
     Raises: ConfigError if there is none that can be read.
     """
-    if isinstance(source, TinyModel):
-        config: PretrainedConfig = Qwen3Config(
-            vocab_size=source.vocabulary,
-            hidden_size=source.hidden_size,
-            num_hidden_layers=source.layers,
-            num_attention_heads=source.heads,
-            num_key_value_heads=source.kv_heads,
-            head_dim=source.hidden_size // source.heads,
-            intermediate_size=source.feed_forward,
-            tie_word_embeddings=True,
-        )
-    else:
-        config = load_config(source)
+    config = tiny_config(source) if isinstance(source, TinyModel) else load_config(source)
     with library(f"the shape of model {str(source)!r}", EXPECTED), torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     head = model.get_output_embeddings()

@@ -6,6 +6,7 @@ no other code treats it specially.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -25,17 +26,11 @@ def make_tiny(folder: str | Path, corpus: Iterable[str], shape: TinyModel, seed:
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=PAD, eos_token=EOS, model_max_length=shape.context
     )
-    config = Qwen3Config(
+    config = tiny_config(
+        shape,
         vocab_size=len(wrapped),
-        hidden_size=shape.hidden_size,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.hidden_size // shape.heads,
-        intermediate_size=shape.feed_forward,
         max_position_embeddings=shape.context,
         initializer_range=shape.initializer_range,
-        tie_word_embeddings=True,
         pad_token_id=wrapped.pad_token_id,
         eos_token_id=wrapped.eos_token_id,
         bos_token_id=None,
@@ -46,6 +41,20 @@ def make_tiny(folder: str | Path, corpus: Iterable[str], shape: TinyModel, seed:
     model.save_pretrained(folder)
     wrapped.save_pretrained(folder)
     return Path(folder)
+
+
+def tiny_config(shape: TinyModel, **more: Any) -> Qwen3Config:
+    """Return the architecture of a tiny model. `more`: other keys of Qwen3Config."""
+    return Qwen3Config(
+        **{"vocab_size": shape.vocabulary, **more},
+        hidden_size=shape.hidden_size,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.hidden_size // shape.heads,
+        intermediate_size=shape.feed_forward,
+        tie_word_embeddings=True,
+    )
 
 
 def byte_level_bpe(
