@@ -1,5 +1,6 @@
 """The presets of clusters: what they extend to, and that a plan of them fits."""
 
+import json
 import re
 from pathlib import Path
 
@@ -14,31 +15,48 @@ PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 PRESETS = [path for name, path in named_configs().items() if name.startswith("cluster/")]
 LORA = {"model": "base", "train": "lora"}
 FULL = {"model": "base"}
-SIZES = {  # preset -> policies, parameters, GPUs
-    "own": (FULL, 1.5e9, 2),
-    "node8_lora": (LORA, 8e9, 8),
-    "node8_full": (FULL, 7.6e9, 8),
-    "nodes8x8": (LORA, 8e9, 64),
+EIGHT = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "vocab_size": 128256, "max_position_embeddings": 131072, "tie_word_embeddings": False,
+}  # fmt: skip
+"""The shape of Llama 3.1 8B."""
+SEVEN = EIGHT | {
+    "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
+    "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+    "vocab_size": 152064,
+}  # fmt: skip
+"""The shape of Qwen2.5-7B."""
+SMALL = SEVEN | {
+    "hidden_size": 1536, "intermediate_size": 8960, "num_attention_heads": 12,
+    "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True,
+}  # fmt: skip
+"""The shape of Qwen2.5-1.5B."""
+SIZES = {  # preset -> policies, model, GPUs
+    "own": (FULL, SMALL, 2),
+    "node8_lora": (LORA, EIGHT, 8),
+    "node8_full": (FULL, SEVEN, 8),
+    "nodes8x8": (LORA, EIGHT, 64),
 }
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
 def test_a_preset_fits_on_its_gpus(preset: Path, tmp_path: Path) -> None:
-    policy, parameters, gpus = SIZES[preset.stem]
+    policy, shape, gpus = SIZES[preset.stem]
+    (tmp_path / "config.json").write_text(json.dumps(shape))
     config = {
         "extends": str(preset),
         "name": "mine",
         "environment": {"name": "quickstart"},
-        "models": {"base": {"path": "someone/model", "dtype": "bfloat16", "checkpointing": True}},
+        "models": {"base": {"path": str(tmp_path), "dtype": "bfloat16", "checkpointing": True}},
         "policies": {"aux": policy, "main": policy},
         "team": {"aux": "aux", "main": "main"},
         "train": {"steps": 10, "tasks_per_step": 64},
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
-    planned = api.plan(tmp_path / "mine.yaml", gpus=gpus, parameters=parameters, prompt_tokens=512)
-    assert planned.configured is not None
-    assert planned.configured.fits
-    assert planned.configured.gpus == gpus
+    planned = api.plan(tmp_path / "mine.yaml", prompt_tokens=512)
+    assert "h100-80" in planned.fits_on
+    assert planned.gpus == gpus
     assert api.read_config(tmp_path / "mine.yaml").train.max_lag == (preset.stem != "own")
 
 

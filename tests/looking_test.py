@@ -98,7 +98,7 @@ def look_everywhere(run: Path, other: Path) -> list[str]:
         ["show", str(run)],
         ["show", str(run / "config.yaml"), "seed=3"],
         ["plan", str(run)],
-        ["plan", str(run / "config.yaml"), "--prompt-tokens", "20", "--parameters", "7e9"],
+        ["plan", str(run / "config.yaml"), "--prompt-tokens", "20"],
         ["doctor", "--runs", str(run.parent), "--no-hub"],
     ]
     for command in commands:
@@ -125,7 +125,7 @@ def look_everywhere(run: Path, other: Path) -> list[str]:
         "runs.plot": lambda: motet.runs([run, other]).plot(run.parent / "plot.png"),
         "episodes": lambda: motet.episodes(run, step=2),
         "compare": lambda: motet.compare([run, other]),
-        "plan": lambda: motet.api.plan(run, parameters=7e9, prompt_tokens=20),
+        "plan": lambda: motet.api.plan(run, prompt_tokens=20),
         "pages": lambda: look_at_pages(run),
         "export_viewer": lambda: export_viewer(
             Pages(find_runs([run]), "0"), run.parent.parent / "exported", 9

@@ -1,19 +1,21 @@
 """The memory estimate finds the lengths of a run's prompts from a few tasks."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from motet.api.memory_estimate import memory_of
+from motet.api.memory_estimate import memory_of, parts_of
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import make_config
 from motet.core import Environment, Reply, Task, Transition
 from motet.models.devices import SPARE
 from motet.models.loading import load_tokenizer
-from motet.models.memory import freed, learning, shape_of
+from motet.models.memory import Shape, freed, learning, playing, shape_of
+from motet.planning.batches import Sizes
+from motet.settings import Lora
 from tests.small_runs import run_config
 
 
@@ -132,3 +134,115 @@ def test_a_few_tasks_are_tried_of_all_parts(model_folder, tasks, tried, monkeypa
     learns(Counting(*("text" * 3 for _ in range(tasks))), model_folder("qwen3"), data={})
     assert len(begun) == 2 * tried, "of both splits"
     assert max(map(int, begun)) >= tasks * 3 // 4
+
+
+# ------------------------------------------------------------ what is loaded
+
+FULL, LORA, FROZEN = ({"model": "base", "train": train} for train in ("full", "lora", "frozen"))
+KL = {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1}
+WHOLE = Shape(
+    parameters=8 * 10**9,
+    linear=(("up_proj", 4096, 16384),),
+    layers=32,
+    hidden=4096,
+    cache_per_token=65536,
+    vocabulary=100_000,
+)
+"""Sizes are round numbers, so that the bytes can be computed by hand."""
+
+
+def parts(
+    ranks: int = 1, only: Sequence[str] | None = None, p: Any = FULL, q: Any = FULL, **sections: Any
+) -> dict[str, int]:
+    """Return the estimate of a run on a GPU in bfloat16, without a model."""
+    base = {"path": "someone/8b", "device": "cuda", "dtype": "bfloat16"}
+    made = make_config(
+        run_config(
+            models={"base": base}, policies={"p": p, "q": q}, **{"algorithm": KL, **sections}
+        )
+    )
+    sizes = Sizes({"base": WHOLE}, {"a": 100, "b": 100}, tasks=2, evaluated=0)
+    return parts_of(made, sizes, only, ranks)
+
+
+def test_full_policies_have_weights_of_their_own_and_one_reference():
+    found = parts()
+    # float32 masters and copies of 2 bytes; gradients and two moments
+    assert found["weights"] == 2 * 6 * 8 * 10**9
+    assert found["gradients and optimizers"] == 2 * 12 * 8 * 10**9
+    assert found["references"] == 2 * 8 * 10**9
+    assert "freed and kept" not in found
+    assert parts(algorithm={"name": "magrpo"})["references"] == 0
+
+
+def test_adapters_add_little_to_their_frozen_base_which_is_the_reference():
+    found = parts(p=LORA, q=LORA)
+    adapter = WHOLE.adapter(Lora())
+    assert found["weights"] == 2 * 8 * 10**9
+    assert found["gradients and optimizers"] == 2 * 18 * adapter
+    assert found["references"] == 0
+
+
+def test_a_frozen_policy_is_the_base_and_the_reference_of_a_full_one():
+    found = parts(q=FROZEN)
+    assert found["weights"] == (6 + 2) * 8 * 10**9
+    assert found["gradients and optimizers"] == 12 * 8 * 10**9
+    assert found["references"] == 0
+
+
+@pytest.mark.parametrize(
+    ("train", "trained", "base"),
+    [("full", 8 * 10**9, 0), ("lora", None, 2 * 8 * 10**9), ("head", 0, 2 * 8 * 10**9)],
+)
+def test_a_critic_is_what_it_trains_of_its_trunk_and_a_head(train, trained, base):
+    plain = parts(algorithm={"name": "magrpo"})
+    found = parts(algorithm={"name": "iac"}, critic={"train": train})
+    trunk, head = WHOLE.adapter(Lora()) if trained is None else trained, 4096 + 1
+    assert found["critics"] == 2 * (18 * trunk + 16 * head)
+    assert found["weights"] == plain["weights"] + base
+
+
+def test_a_reward_model_on_an_adapter_needs_the_base():
+    plain = parts(algorithm={"name": "magrpo"})
+    rewards = {"train": "lora", "iterations": 1, "tasks": 2, "samples": 4}
+    found = parts(algorithm={"name": "magrpo"}, reward_model=rewards)
+    assert found["reward model"] == 18 * WHOLE.adapter(Lora()) + 16 * (4096 + 1)
+    assert found["weights"] == plain["weights"] + 2 * 8 * 10**9
+
+
+# ------------------------------------------------------------ several GPUs
+
+
+def test_a_home_with_shards_divides_what_it_trains_and_its_reference():
+    found = parts(ranks=4, only=["p"])
+    # float32 weights, gradients and two moments: 16 bytes each; the reference: 2 bytes each
+    assert found["weights"] + found["gradients and optimizers"] == 16 * 8 * 10**9 // 4
+    assert found["references"] == 2 * 8 * 10**9 // 4
+    # On one GPU nothing is gathered, but the copies that compute are held: 2 bytes more each.
+    one = parts(only=["p"])
+    assert one["weights"] + one["gradients and optimizers"] == 18 * 8 * 10**9
+
+
+def test_a_home_with_shards_gathers_all_weights_to_sample_and_to_score():
+    whole = 2 * 8 * 10**9
+    played = playing(WHOLE, rows=4, tokens=103, bytes_each=2)
+    own = {"cluster": {"learners": {"gpus": 2}}}
+    vllm = {"cluster": {"learners": {"gpus": 2}, "samplers": {"engine": "vllm"}}}
+    assert parts(ranks=2, only=["p"])["playing or learning"] == whole + played
+    assert parts(ranks=2, only=["p"], **own)["playing or learning"] == whole + played
+    assert parts(ranks=2, only=["p"], **vllm)["playing or learning"] == whole
+    assert parts(only=["p"])["playing or learning"] == max(
+        played, learning(WHOLE, 2 * (100 + 2 * ANSWER), 2)
+    )
+
+
+def test_a_home_with_many_shards_holds_less_than_the_float32_weights():
+    # 144 GB in 16 shards, and the gathered weights
+    vllm = {"cluster": {"samplers": {"engine": "vllm"}}}
+    assert parts(ranks=16, only=["p"], **vllm)["total"] == (9 + 16) * 10**9 < 4 * 8 * 10**9
+
+
+def test_several_gpus_of_adapters_hold_copies_and_divide_a_critic_with_weights_of_its_own():
+    assert parts(ranks=4, p=LORA, q=LORA) == parts(p=LORA, q=LORA)
+    iac = {"p": LORA, "q": LORA, "algorithm": {"name": "iac"}}
+    assert parts(ranks=2, **iac)["critics"] == 2 * (16 * (8 * 10**9 + 4096 + 1) // 2)

@@ -1,6 +1,10 @@
-"""`motet plan`: layouts, memory and seconds on paper, and what it refuses."""
+"""`motet plan`: memory and seconds on paper, the same memory as a dry run, and what it refuses."""
 
 import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,77 +12,206 @@ import motet
 from motet import api
 from motet.commands.main import app
 from motet.errors import ConfigError
-from motet.planning.layouts import CUDA_CONTEXT
+from motet.models import devices
+from motet.models.devices import CudaMemory
 from tests.small_runs import run_config
 
-LARGE = {
-    "models": {"base": {"path": "someone/large", "dtype": "bfloat16", "checkpointing": True}},
-    "policies": {"p": {"model": "base"}, "q": {"model": "base"}},
-    "decode": {"max_new_tokens": 512},
-    "rollout": {"samples": [8]},
-    "algorithm": {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.01},
-    "train": {"steps": 10, "tasks_per_step": 64},
+SMALL = {
+    "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+    "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152,
+    "max_position_embeddings": 8192, "tie_word_embeddings": True,
+}  # fmt: skip
+"""The shape of a model with 135 million parameters."""
+SEVEN = {
+    "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
+    "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+    "vocab_size": 152064, "max_position_embeddings": 32768, "tie_word_embeddings": False,
+}  # fmt: skip
+"""The shape of Qwen2.5-7B, with 7.6 billion parameters."""
+FULL, LORA, FROZEN = ({"model": "base", "train": train} for train in ("full", "lora", "frozen"))
+KL = {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.01}
+PAPER = {"prompt_tokens": 512}
+Configs = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def config_of(tmp_path: Path) -> Configs:
+    """Return a function that returns the config of two agents on a model of a shape."""
+
+    def made(shape: dict[str, Any], policies: Any = FULL, **sections: Any) -> dict[str, Any]:
+        (tmp_path / "model").mkdir(exist_ok=True)
+        (tmp_path / "model" / "config.json").write_text(json.dumps(shape))
+        base = {"path": str(tmp_path / "model"), "dtype": "bfloat16", "checkpointing": True}
+        p, q = policies if isinstance(policies, tuple) else (policies, policies)
+        return run_config(models={"base": base}, policies={"p": p, "q": q}, **sections)
+
+    return made
+
+
+@pytest.fixture
+def large(config_of: Configs) -> Configs:
+    """Two agents of 7.6B, 1,024 completions of up to 512 tokens per step."""
+
+    def made(policies: Any = FULL, cluster: Any = None, **train: Any) -> dict[str, Any]:
+        return config_of(
+            SEVEN,
+            policies,
+            decode={"max_new_tokens": 512},
+            rollout={"samples": [8]},
+            algorithm=KL,
+            train={"steps": 10, "tasks_per_step": 64, **train},
+            cluster=cluster,
+        )
+
+    return made
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that this machine has a GPU."""
+    monkeypatch.setattr(devices, "cuda_count", lambda: 1)
+    monkeypatch.setattr(devices, "cuda_computes_bfloat16", lambda device: True)
+    held = CudaMemory(80 * 2**30, 80 * 2**30, 0)
+    monkeypatch.setattr(devices, "cuda_memory", lambda device: held)
+
+
+# ------------------------------------------------------------ the memory of a plan and of a dry run
+
+IAC = {"algorithm": {"name": "iac"}}
+SAME = {
+    "full": (FULL, {}),
+    "adapters": (LORA, {}),
+    "frozen": ((LORA, FROZEN), {}),
+    "full and frozen": ((FULL, FROZEN), {}),
+    "references": (FULL, {"algorithm": KL}),
+    "full critics": (FULL, IAC),
+    "critics as adapters": (LORA, IAC | {"critic": {"train": "lora"}}),
+    "critics as heads": (FULL, IAC | {"critic": {"train": "head"}}),
+    "a critic of both": (LORA, {"algorithm": {"name": "maac"}}),
+    "two turns": (LORA, {"game": {"turns": 2}, "rollout": {"samples": [4, 2]}}),
 }
-"""Two agents of 7.6B, 1,024 completions per step."""
-PAPER = {"parameters": 7.6e9, "prompt_tokens": 512}
 
 
-def test_two_full_7b_need_three_learners_each_on_80_gb():
-    best = api.plan(run_config(**LARGE), **PAPER).options[0]
-    assert (best.layout.engine, best.layout.learners, best.layout.replicas) == ("vllm", 3, 1)
-    assert best.layout.max_lag == 1
-    # 512 · 512 / 2,632 tokens/s = 99.6 s of one engine, and 15.2 GB at 8 GB/s
-    assert best.step == pytest.approx(99.6 + 1.9, abs=0.1)
-    learner = best.uses[0]
-    # float32 weights, gradients, two moments and the reference: 18 bytes · 7.6e9 / 3 = 45.6 GB,
-    # and 15.2 GB of weights that are gathered for the reference
-    assert 61e9 < learner.memory < 66e9
+@pytest.mark.parametrize(("policies", "sections"), SAME.values(), ids=SAME)
+@pytest.mark.usefixtures("gpu")
+def test_a_plan_and_a_dry_run_give_the_same_bytes(config_of, policies, sections):
+    config = config_of(SMALL, policies, **sections)
+    (process,) = api.plan(config).processes
+    assert process.memory == motet.dry_run(config).memory["total"]
+    homes = config | {"cluster": {"learners": {"gpus": 2}}}
+    dry = motet.dry_run(homes)
+    assert list(api.plan(homes).processes) == dry.homes == list(dry.expected.processes)
+    assert {name for home in dry.homes for name in home.residents} >= {"p", "q"}
 
 
-def test_on_141_gb_two_learners_are_enough_and_the_step_is_shorter():
-    small = api.plan(run_config(**LARGE), **PAPER).options[0]
-    large = api.plan(run_config(**LARGE), gpu="h200-141", **PAPER).options[0]
-    assert (large.layout.learners, large.layout.replicas) == (2, 2)
-    assert large.step < small.step
-
-
-def test_adapters_on_one_base_have_copies_that_learn_and_engines_that_serve_both():
-    lora = {"model": "base", "train": "lora"}
-    planned = api.plan(run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}), **PAPER)
-    best = planned.options[0]
-    assert (best.layout.learners, best.layout.replicas, best.layout.max_lag) == (3, 5, 1)
-    full = api.plan(run_config(**LARGE), **PAPER).options[0]
-    assert best.step < full.step / 2
-
-
-def test_the_layout_of_the_config_is_shown_first(tmp_path, capsys):
-    lora = {"model": "base", "train": "lora"}
-    cluster = {"samplers": {"engine": "vllm", "replicas": 2}}
-    config = run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}, cluster=cluster)
-    config["train"] = {**config["train"], "max_lag": 1}
-    found = api.plan(config, **PAPER).configured
-    assert (found.layout.learners, found.layout.replicas, found.layout.max_lag) == (1, 2, 1)
+@pytest.mark.usefixtures("gpu")
+def test_both_commands_print_the_same_memory(config_of, tmp_path, capsys):
     path = tmp_path / "mine.yaml"
-    path.write_text(json.dumps(config))
-    app(
-        ["plan", str(path), "--parameters", "7.6e9", "--prompt-tokens", "512"],
-        standalone_mode=False,
-    )
+    path.write_text(json.dumps(config_of(SMALL, LORA) | {"environment": {"name": "relay"}}))
+    app(["train", str(path), "--dry-run"], standalone_mode=False)
+    dry = re.search(r"│ total +│ ([\d.]+) │", capsys.readouterr().out)[1]
+    app(["plan", str(path), "--gpu", "rtx4090-24"], standalone_mode=False)
     shown = capsys.readouterr().out
-    assert "vllm lag 1 *" in shown
-    assert "* the cluster section of the config" in shown
-    assert "GPUs of: vllm lag 1" in shown
-    own = api.plan({**config, "cluster": {}, "train": LARGE["train"]}, **PAPER).configured
-    assert own.layout.engine == "own"
+    assert re.search(rf"│ run +│ +1 │ +p, q │ {dry} │ fits │", shown)
+    assert 0.2 < float(dry) < 2, "two adapters on 135 million weights are far from 24 GB"
 
 
-def test_an_engine_beside_its_home_is_a_layout_too():
-    lora = {"model": "base", "train": "lora"}
-    cluster = {"samplers": {"engine": "vllm", "beside_home": True, "memory": 0.5}}
-    config = run_config(**{**LARGE, "policies": {"p": lora, "q": lora}}, cluster=cluster)
-    found = api.plan(config, gpus=1, **PAPER)
-    assert (found.configured.layout.beside, found.configured.gpus) == (0.5, 1)
-    assert [one.layout.name for one in found.options] == ["vllm beside", "one GPU"]
+def test_a_plan_on_a_machine_without_a_gpu_leaves_out_what_a_cpu_needs(config_of, monkeypatch):
+    config = config_of(SMALL, LORA)
+    monkeypatch.setattr(devices, "cuda_count", lambda: 0)
+    monkeypatch.setattr(devices, "mps_available", lambda: False)
+    on_cpu = motet.dry_run(config).memory
+    assert on_cpu["freed and kept"] > 0
+    (process,) = api.plan(config).processes
+    assert process.memory < on_cpu["total"]
+    homes = config | {"cluster": {}}
+    assert "freed and kept" not in motet.dry_run(homes).memory, "homes are on GPUs"
+    assert list(api.plan(homes).processes) == motet.dry_run(homes).homes
+
+
+# ------------------------------------------------------------ what fits
+
+
+def test_two_full_7b_need_three_gpus_each_on_80_gb(large):
+    planned = api.plan(large(cluster={}), **PAPER)
+    assert planned.least_gpus == {"p": 3, "q": 3}
+    assert [home.fits(planned.gpu.memory) for home in planned.processes] == [False, False]
+    cluster = {"learners": {"gpus": 3}, "samplers": {"engine": "vllm"}}
+    planned = api.plan(large(cluster=cluster), **PAPER)
+    assert planned.gpus == 2 * 3 + 2 * 1
+    # float32 weights, gradients, two moments and the reference: 18 bytes · 7.6e9 / 3 = 45.7 GB,
+    # and 15.2 GB of weights that are gathered for the reference
+    for home in planned.processes:
+        assert home.memory == pytest.approx(45.7e9 + 15.2e9, rel=0.01)
+        assert home.fits(planned.gpu.memory)
+    assert "h100-80" in planned.fits_on
+    assert "a100-40" not in planned.fits_on
+
+
+def test_on_141_gb_two_gpus_are_enough(large):
+    assert api.plan(large(cluster={}), gpu="h200-141", **PAPER).least_gpus == {"p": 2, "q": 2}
+
+
+def test_what_no_number_of_gpus_holds_has_no_least_number(large):
+    """Copies of a base do not become smaller, and 15.2 GB are gathered however many GPUs share."""
+    cluster = {"cluster": {}}
+    held = api.plan(large(LORA) | cluster, gpu="l4-24", **PAPER)
+    assert held.least_gpus == {"base": 1}
+    config = large(LORA) | cluster
+    config["models"]["base"]["dtype"] = "float32"
+    none = api.plan(config, gpu="l4-24", **PAPER)
+    assert none.least_gpus == {"base": None}
+    assert none.advice.startswith("Most of it is weights: use dtype: bfloat16")
+    assert "l4-24" not in none.fits_on
+    assert "l40s-48" in none.fits_on
+
+
+def test_a_home_beside_its_engine_has_what_the_engine_leaves(large):
+    def fits(memory: float) -> bool:
+        samplers = {"engine": "vllm", "beside_home": True, "memory": memory}
+        planned = api.plan(large(LORA, {"samplers": samplers}), gpu="rtx5090-32", **PAPER)
+        assert planned.gpus == 1
+        return planned.advice == ""
+
+    assert fits(0.3)
+    assert not fits(0.6)
+
+
+# ------------------------------------------------------------ seconds
+
+
+def test_the_slowest_home_counts_and_stages_follow_each_other(large):
+    cluster = {"learners": {"gpus": 3}, "samplers": {"engine": "vllm"}}
+    planned = api.plan(large(cluster=cluster), **PAPER)
+    # 512 completions of 512 tokens on one engine: 512 · 512 / (2500 · 8 / 7.62)
+    assert planned.seconds.play == pytest.approx(99.9, abs=0.2)
+    # read 512 · (512 + 512 / 8) tokens; a reference, and k = 8, on three GPUs
+    passes = 7.616e9 * 512 * 576 / (0.3 * 989e12) / 3
+    assert planned.seconds.score == pytest.approx(2 * passes, rel=1e-3)
+    assert planned.seconds.learn == pytest.approx(8 * passes, rel=1e-3)
+    assert planned.step == pytest.approx(planned.seconds.play + 10 * passes, rel=1e-3)
+    faster = {**cluster, "samplers": {"engine": "vllm", "replicas": 2}}
+    twice = api.plan(large(cluster=faster), **PAPER)
+    assert twice.seconds.play == pytest.approx(planned.seconds.play / 2)
+    assert twice.gpus == planned.gpus + 2
+
+
+def test_one_step_off_the_longer_stage_counts_if_engines_have_gpus_of_their_own(large):
+    samplers = {"engine": "vllm", "replicas": 2}
+    planned = api.plan(large(LORA, {"samplers": samplers}, max_lag=1), **PAPER)
+    play, score, learn = (getattr(planned.seconds, name) for name in ("play", "score", "learn"))
+    assert planned.step == max(play, score + learn)
+    beside = {"engine": "vllm", "beside_home": True, "memory": 0.5}
+    planned = api.plan(large(LORA, {"samplers": beside}, max_lag=1), **PAPER)
+    assert planned.step == play * 2 + score + learn
+
+
+def test_homes_halve_the_step_of_two_agents_in_one_process(large):
+    one, homes = api.plan(large(), **PAPER), api.plan(large(cluster={}), **PAPER)
+    assert (one.gpus, homes.gpus) == (1, 2)
+    assert homes.step == pytest.approx(one.step / 2)
+    four = api.plan(large(cluster={"learners": {"gpus": 4}}), **PAPER)
+    assert four.step == pytest.approx(homes.step / 4)
 
 
 def test_a_dry_run_says_the_seconds_of_a_step_if_homes_are_on_gpus(tmp_path, capsys, model_folder):
@@ -89,7 +222,7 @@ def test_a_dry_run_says_the_seconds_of_a_step_if_homes_are_on_gpus(tmp_path, cap
     path.write_text(json.dumps(config))
     app(["train", str(path), "--dry-run"], standalone_mode=False)
     shown = capsys.readouterr().out
-    made = api.plan(config).configured
+    made = api.plan(config)
     assert f"expected on 2 x h100-80, on paper: {made.step:.2f} s per step (play " in shown
     assert "learning reaches 30% of the FLOP/s" in shown
     on_cpu = {"learners": {"gpus": 0}}
@@ -97,79 +230,51 @@ def test_a_dry_run_says_the_seconds_of_a_step_if_homes_are_on_gpus(tmp_path, cap
     assert motet.dry_run(config | {"cluster": None}).expected is None
 
 
+# ------------------------------------------------------------ the command
+
+
 def test_the_prompts_of_a_tiny_run_are_measured():
     planned = api.plan(run_config())
-    assert planned.options[0].fits
-    assert any("a first prompt has" in line for line in planned.assumptions)
-    assert any("computes in float32" in line for line in planned.assumptions)
+    assert planned.advice == ""
+    assert any(re.search(r"a first prompt has \d+ tokens", line) for line in planned.assumptions)
 
 
-def test_the_command_prints_a_table_and_json(tmp_path, capsys):
+def test_the_command_prints_tables_and_json(large, tmp_path, capsys):
     path = tmp_path / "large.yaml"
-    path.write_text(json.dumps(run_config(**LARGE)))
-    said = ["plan", str(path), "--parameters", "7.6e9", "--prompt-tokens", "512"]
+    path.write_text(json.dumps(large(cluster={})))
+    said = ["plan", str(path), "--prompt-tokens", "512"]
     app(said, standalone_mode=False)
     shown = capsys.readouterr().out
-    for words in (
-        "8 x h100-80",
-        "vllm lag 1",
-        "3 + 1",
-        "sample (384 rows at once)",
-    ):
-        assert words in shown
+    assert re.search(r"│ p +│ +1 │ +3 │ +p │ [\d.]+ │ too big │", shown)
+    assert "Most of it is gradients and optimizers" in shown
+    assert "expected on 2 x h100-80" in shown
     app([*said, "--json"], standalone_mode=False)
     plain = json.loads(capsys.readouterr().out)
-    assert plain["options"][0]["layout"]["learners"] == 3
     assert plain["gpu"]["memory"] == 80 * 10**9
+    assert (plain["gpus"], plain["least_gpus"]) == (2, {"p": 3, "q": 3})
+    assert plain["step"] == pytest.approx(sum(plain["seconds"].values()))
+    assert [home["name"] for home in plain["processes"]] == ["p", "q"]
 
 
 @pytest.mark.parametrize(
-    ("changed", "match"),
+    ("given", "sections", "match"),
     [
-        ({"gpu": "h100"}, "did you mean 'h100-80'"),
-        ({"gpus": 0}, "--gpus is 0; expected 1 or more"),
-        ({"parameters": {"other": 7e9}}, "--parameters names other; models are: base"),
+        ({"gpu": "h100"}, {}, "did you mean 'h100-80'"),
+        ({}, {"cluster": {"learners": {"gpus": 0}}}, "expected 1 or more for a plan of GPUs"),
+        ({}, {"train": {"steps": 1, "tasks_per_step": "all"}}, "give train.tasks_per_step=N"),
+        ({}, {"models": {"base": {"path": "./nowhere/model"}}}, "nowhere/model"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(changed, match):
-    with pytest.raises(ConfigError, match=match):
-        api.plan(run_config(**LARGE), **{**PAPER, **changed})
-
-
-def test_a_model_that_is_nowhere_is_refused_with_the_way_out(monkeypatch):
+def test_what_cannot_be_planned_is_refused(large, monkeypatch, given, sections, match):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    gone = {**LARGE, "models": {"base": {"path": "./nowhere/model"}}}
-    with pytest.raises(ConfigError, match="--parameters base=7e9"):
-        api.plan(run_config(**gone), prompt_tokens=100)
+    with pytest.raises(ConfigError, match=match):
+        api.plan(large() | sections, **{**PAPER, **given})
 
 
-@pytest.mark.parametrize("said", [["7x"], ["7e9", "8e9"], ["-1"], ["base=inf"]])
-def test_a_wrong_number_of_parameters_is_refused(said, tmp_path):
-    options = [word for one in said for word in ("--parameters", one)]
-    path = tmp_path / "large.yaml"
-    path.write_text(json.dumps(run_config(**LARGE)))
-    with pytest.raises(motet.ConfigError, match="--parameters is"):
-        app(["plan", str(path), *options], standalone_mode=False)
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [{"model": "tiny", "train": "lora"}, pytest.param({"model": "tiny"}, marks=pytest.mark.wide)],
-    ids=["adapters", "full"],
-)
-@pytest.mark.parametrize("critics", [False, True])
-def test_a_plan_and_a_dry_run_give_one_estimate_of_memory(model_folder, policy, critics):
-    """Two adapters on a small model: a step has far fewer tokens than train.token_budget."""
-    config = run_config(
-        models={"tiny": {"path": str(model_folder("qwen3")), "dtype": "bfloat16"}},
-        policies={"p": policy, "q": policy},
-        rollout={"samples": [4]},
-        decode={"max_new_tokens": 8},
-        algorithm={"name": "iac" if critics else "magrpo"},
-    )
-    if critics:
-        config["critic"] = {"train": "head"}
-    dry = motet.dry_run(config).memory
-    (one,) = [made for made in api.plan(config, gpus=1).options if made.layout.engine == "one"]
-    on_paper = one.uses[0].memory - CUDA_CONTEXT
-    assert on_paper == pytest.approx(dry["total"] - dry.get("freed and kept", 0), rel=0.02)
+def test_without_tasks_the_way_out_is_named(large, tmp_path):
+    """The code of a config in a file is not loaded, and its environment has the tasks."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(json.dumps(large()))
+    with pytest.raises(ConfigError, match="give --prompt-tokens N"):
+        api.plan(path)
+    assert api.plan(path, prompt_tokens=100).gpus == 1

@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from codejudge import temporary
-from motet.api.memory_estimate import memory_of, memory_of_process, memory_warnings
+from motet.api.memory_estimate import (
+    ProcessCost,
+    memory_of,
+    memory_warnings,
+    parts_of,
+    processes_of,
+    sizes_of,
+)
 from motet.api.objects import Objects
-from motet.api.planning import Planned, expected
+from motet.api.planning import DEFAULT, Planned, planned
 from motet.api.run_warnings import IDLE, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import train
 from motet.assembly.first_prompts import check_first_prompts
-from motet.assembly.homes import homes_of
 from motet.assembly.model_notes import note_models
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import acting_agents, trial_game
@@ -23,22 +29,12 @@ from motet.config.schema import RunConfig
 from motet.core import Fault
 from motet.errors import ConfigError, Interrupted
 from motet.models.loading import load_tokenizer
+from motet.planning.gpus import GPUS
 from motet.trainer.notices import too_few_turns
 from motet.trainer.trackers import check_trackers
 from motet.user_code.blocking import blocking
 from motet.user_code.plugins import look_at
 from motet.user_code.timeouts import run_loop
-
-
-@dataclass(frozen=True)
-class HomeCost:
-    """A process of a run with a `cluster` section, and the estimate of its memory in bytes."""
-
-    name: str
-    gpus: int
-    residents: tuple[str, ...]
-    """The policies, critics and reward model that live there."""
-    memory: int
 
 
 @dataclass(frozen=True)
@@ -59,10 +55,10 @@ class Cost:
     """What a user should know about the models, such as what ends their completions."""
     rewards: str = ""
     """From which rewards the agents learn. Empty for one agent."""
-    homes: list[HomeCost] = field(default_factory=list)
+    homes: list[ProcessCost] = field(default_factory=list)
     """Empty without a `cluster` section."""
     expected: Planned | None = None
-    """The seconds of a step, on paper (`configured`), if the config has homes on GPUs."""
+    """The seconds of a step, on paper, if the config has homes on GPUs."""
 
 
 def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
@@ -75,7 +71,7 @@ def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
     if not here:
         return [], []
     with open_task_setup(settings, train=True) as setup:
-        memory = memory_warnings(setup, memory_of(setup)) if here == paths else []
+        memory = memory_warnings(settings, memory_of(setup)) if here == paths else []
         notes, warnings = prompt_warnings(setup, only_folders=True)
         return notes, warnings + memory
 
@@ -89,21 +85,21 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
     """Check everything that can be checked without a model, and count what a step samples.
 
     The counts assume that no branch ends early, and that the agents act which a trial game shows.
-    `objects` replace what the config names, as in
-    `train`.
+    `objects` replace what the config names, as in `train`.
 
     Raises: ConfigError for everything that `train` refuses before it reads a model or a run folder.
     """
     settings = read_config(config, overrides, **objects)
     with open_task_setup(settings, train=True) as setup:
-        plan, acting_T = settings.rollout, run_loop(acting_agents(setup))
+        cluster, plan, acting_T = settings.cluster, settings.rollout, run_loop(acting_agents(setup))
         rounds_T = plan.rounds([len(acting) for acting in acting_T])
         tasks = tasks_per_step_of(setup)
         turns = [
             (tasks * count * samples, acting)
             for count, samples, acting in zip(rounds_T, plan.samples, acting_T, strict=True)
         ]
-        memory = memory_of(setup)
+        sizes = sizes_of(setup)
+        memory = parts_of(settings, sizes)
         notes, warnings = prompt_warnings(setup)
         return Cost(
             steps=steps_of(setup),
@@ -120,23 +116,16 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
             warnings=[
                 *warnings_of(setup),
                 *warnings,
-                *memory_warnings(setup, memory),
+                *memory_warnings(settings, memory),
                 *_trial_warnings(setup),
             ],
             notes=notes,
             rewards=rewards_of(settings),
-            homes=_homes(setup),
-            expected=expected(settings),
+            homes=[] if cluster is None else processes_of(settings, sizes, setup.team),
+            expected=planned(settings, sizes, setup.team, GPUS[DEFAULT])
+            if cluster is not None and cluster.learners.gpus
+            else None,
         )
-
-
-def _homes(setup: TaskSetup) -> list[HomeCost]:
-    if setup.config.cluster is None:
-        return []
-    return [
-        HomeCost(home.name, home.gpus, home.residents, memory_of_process(setup, home))
-        for home in homes_of(setup.config, setup.team)
-    ]
 
 
 def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> tuple[list[str], list[str]]:

@@ -3,148 +3,200 @@
 The estimate uses the shapes of the models, the rollout plan, and the prompts of a few tasks.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.assembly.first_prompts import first_prompts
-from motet.assembly.homes import HomePlan
+from motet.assembly.homes import homes_of
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
 from motet.config.schema import RunConfig
 from motet.config.sections import CriticConfig, ModelConfig
-from motet.core import Prompt, Task
+from motet.core import Prompt, Task, Team
 from motet.errors import ConfigError, SamplerFault
 from motet.models import memory
 from motet.models.chat_template import tokenizer_with
 from motet.models.devices import is_cpu, memory_of_device, resolve_device
+from motet.models.memory import Shape
 from motet.models.prompts import encode
-from motet.planning.batches import rows_played, tokens_learnt
-from motet.settings import ChatTemplate, Lora, RewardModel
+from motet.planning.batches import Sizes, first_agents, rows_played, tokens_learnt
+from motet.settings import ChatTemplate, Lora
 from motet.trainer.components import REWARD_MODEL
 from motet.user_code.timeouts import run_loop
 
 TRIED = 8
 """Number of tasks per split whose first prompts are measured."""
-LASTING = ("weights", "gradients and optimizers", "references", "critics", "reward model")
-"""The parts that a process holds all the time."""
 CHARACTERS = 3
 """Assumed characters per token if a model has no tokenizer yet."""
 
 
-def memory_of(setup: TaskSetup, only: Container[str] | None = None) -> dict[str, int]:
-    """Return the estimated bytes of each part, and their sum as `total`.
+@dataclass(frozen=True)
+class ProcessCost:
+    """A process of a run that trains, and the estimate of its memory."""
 
-    `only`: the policies and critics that are loaded; by default all.
+    name: str
+    gpus: int
+    residents: tuple[str, ...]
+    """The policies, critics and reward model that live there."""
+    memory: int
+    """Bytes; of a home with several GPUs, on each."""
+    share: float = 1.0
+    """The share of the memory of its GPU that it may use."""
+
+    def fits(self, gpu: int) -> bool:
+        """Test whether it fits on GPUs with so many bytes."""
+        return self.memory <= self.share * gpu
+
+
+def memory_of(setup: TaskSetup) -> dict[str, int]:
+    """Return the estimated bytes of each part of a run, and their sum as `total`."""
+    return parts_of(setup.config, sizes_of(setup))
+
+
+def processes_of(config: RunConfig, sizes: Sizes, team: Team) -> list[ProcessCost]:
+    """Return the homes of a run; without a `cluster` section, its one process."""
+    cluster = config.cluster
+    if cluster is None:
+        judges = [REWARD_MODEL] if config.reward_model is not None else []
+        residents = (*team.policies, *dict.fromkeys(team.critics.values()), *judges)
+        return [ProcessCost(config.name, 1, residents, parts_of(config, sizes)["total"])]
+    share = 1.0 - cluster.samplers.memory if cluster.samplers.beside_home else 1.0
+    return [
+        ProcessCost(
+            home.name,
+            home.gpus,
+            home.residents,
+            parts_of(config, sizes, home.residents, home.ranks)["total"],
+            share,
+        )
+        for home in homes_of(config, team)
+    ]
+
+
+def parts_of(
+    config: RunConfig, sizes: Sizes, only: Container[str] | None = None, ranks: int = 1
+) -> dict[str, int]:
+    """Return the estimated bytes of each part of a process, and their sum as `total`.
 
     The parts are weights, gradients and optimisers, references, critics, the larger of the memory
     for sampling and for training, and on a CPU freed memory that the process keeps.
+
+    Args:
+        only: the policies and critics that are loaded; by default all.
+        ranks: the processes that divide fully trained weights. Each gathers the weights of a model
+            to sample or score.
     """
-    config = setup.config
     parts = dict.fromkeys(("weights", "gradients and optimizers", "references", "critics"), 0)
-    at_work = 0
-    critic, valued = config.critic or CriticConfig(), _models_of_critics(config, only)
-    loaded = {
-        name: policy for name, policy in config.policies.items() if only is None or name in only
-    }
-    judges = config.reward_model is not None and (only is None or REWARD_MODEL in only)
-    prompts, tasks = prompt_lengths(setup), tasks_per_step_of(setup)
-    evaluated = len(setup.tasks.get("eval", ())) * config.evaluation.samples
+    at_work, valuers = 0, list(_valuers(config, only))
+    vllm = config.cluster is not None and config.cluster.samplers.engine == "vllm"
     for model, base in config.models.items():
-        mine = [policy for policy in loaded.values() if policy.model == model]
-        if not (mine or model in valued or (judges and config.model_of_reward == model)):
+        mine = {
+            name: policy
+            for name, policy in config.policies.items()
+            if policy.model == model and (only is None or name in only)
+        }
+        judges = [one for one in valuers if one.model == model]
+        if not (mine or judges):
             continue
-        source = base.embedded or base.path
-        assert source is not None
-        shape = memory.shape_of(source)
-        width = 4 if base.dtype == "float32" else 2
-        full = sum(policy.train == "full" for policy in mine)
+        shape, width = sizes.shapes[model], 4 if base.dtype == "float32" else 2
         computes = 2 if base.dtype == "bfloat16" else memory.MASTER  # bytes of a trained weight
-        parts["weights"] += full * memory.held(shape.parameters, computes)
-        on_shared = critic.train in ("lora", "head") and model in valued
-        parts["weights"] += (
-            memory.frozen(shape, width, base.quantize) if len(mine) > full or on_shared else 0
-        )
-        trunk = {"full": shape.parameters, "lora": shape.adapter(critic.lora or Lora())}
-        grown = trunk[critic.train] if critic.train in trunk else 0
-        judged = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
-        judged += memory.training(grown + shape.hidden + 1, config.critic_optimizer.kind)
-        parts["critics"] += valued.count(model) * judged
-        if judges and config.reward_model is not None and config.model_of_reward == model:
-            parts["reward model"] = _reward_model(config.reward_model, shape, computes)
-        parts["gradients and optimizers"] += sum(
-            _trained(config, name, shape, computes)
-            for name, policy in loaded.items()
-            if policy.model == model
-        )
-        if full and config.algorithm.needs_reference and len(mine) == full and not on_shared:
-            parts["references"] += shape.parameters * width
-        length = max(
-            prompts[agent] + config.decode_of(agent).max_new_tokens for agent in config.team
-        )
-        playing = memory.playing(
-            shape, rows_played(config, tasks, evaluated, model, length), length, width
-        )
-        if _on_cpu(base) and base.quantize == "none":
-            playing += memory.prepacked(shape, width)
-        tokens = tokens_learnt(config, tasks, prompts, model, by_critics=model in valued)
-        at_work = max(at_work, playing, memory.learning(shape, tokens, width, base.checkpointing))
+        full = sum(policy.train == "full" for policy in mine.values())
+        shards = ranks if full else 1
+        for name, policy in mine.items():
+            kind = config.optimizer_of(name).kind
+            if policy.train == "full":
+                parts["weights"] += memory.held(shape.parameters, computes, shards)
+                trained = memory.training(shape.parameters, kind) // shards
+                parts["gradients and optimizers"] += trained
+            elif policy.train == "lora":
+                adapter = shape.adapter(policy.lora or Lora())
+                trained = memory.held(adapter, computes) + memory.training(adapter, kind)
+                parts["gradients and optimizers"] += trained
+        for judge in judges:
+            parts[judge.part] = parts.get(judge.part, 0) + judge.bytes(shape, computes, ranks)
+        if len(mine) > full or any(judge.train in ("lora", "head") for judge in judges):
+            parts["weights"] += memory.frozen(shape, width, base.quantize)
+        elif full and config.algorithm.needs_reference:
+            parts["references"] += shape.parameters * width // shards
+        playing = 0 if vllm else _playing(config, sizes, model, width)
+        if shards > 1:
+            playing += shape.parameters * width
+        by_critics = any(judge.part == "critics" for judge in judges)
+        tokens = tokens_learnt(config, sizes, model, by_critics=by_critics)
+        learning = memory.learning(shape, tokens, width, base.checkpointing)
+        at_work = max(at_work, playing, learning)
     parts["playing or learning"] = at_work
-    if any(_on_cpu(base) for base in config.models.values()):
+    if any(_on_cpu(config, base) for base in config.models.values()):
         parts["freed and kept"] = memory.freed(at_work)
     return {**parts, "total": sum(parts.values())}
 
 
-def memory_of_process(setup: TaskSetup, home: HomePlan) -> int:
-    """Return the estimated bytes of each process of a home.
+@dataclass(frozen=True)
+class _Valuer:
+    """A critic, or the reward model."""
 
-    Several processes divide what lasts, if the home has a full policy, and each gathers the weights
-    of a model to sample or score.
-    """
-    parts = memory_of(setup, home.residents)
-    if home.ranks == 1 or not home.full:
-        return parts["total"]
-    base = setup.config.models[home.model]
-    source = base.embedded or base.path
-    assert source is not None
-    gathered = memory.shape_of(source).parameters * (4 if base.dtype == "float32" else 2)
-    lasting = sum(parts[kind] for kind in LASTING if kind in parts)
-    return parts["total"] - lasting + lasting // home.ranks + gathered
+    part: str
+    model: str
+    train: str
+    lora: Lora | None
+    optimizer: str
+
+    def bytes(self, shape: Shape, computes: int, ranks: int) -> int:
+        """Return weights, gradients and moments of its head, and of what it trains of its trunk."""
+        trunks = {"full": shape.parameters, "lora": shape.adapter(self.lora or Lora())}
+        trunk, head = trunks.get(self.train, 0), shape.hidden + 1
+        shards = ranks if self.train == "full" else 1
+        held = memory.held(trunk, computes, shards) + memory.held(head, memory.MASTER, shards)
+        return held + memory.training(trunk + head, self.optimizer) // shards
 
 
-def _on_cpu(base: ModelConfig) -> bool:
+def _valuers(config: RunConfig, only: Container[str] | None) -> Iterator[_Valuer]:
+    """Yield the critics and the reward model that are loaded."""
+    critic, reward = config.critic or CriticConfig(), config.reward_model
+    for name, agent in first_agents(config).items():
+        if only is None or name in only:
+            model = critic.model or config.policies[config.team[agent].policy[0]].model
+            kind = config.critic_optimizer.kind
+            yield _Valuer("critics", model, critic.train, critic.lora, kind)
+    if reward is not None and (only is None or REWARD_MODEL in only):
+        model, kind = config.model_of_reward, reward.optimizer.kind
+        yield _Valuer("reward model", model, reward.train, reward.lora, kind)
+
+
+def _playing(config: RunConfig, sizes: Sizes, model: str, width: int) -> int:
+    """Return the bytes that sampling needs besides the weights."""
+    shape, base = sizes.shapes[model], config.models[model]
+    needed = memory.playing(shape, *rows_played(config, sizes, model), width)
+    if _on_cpu(config, base) and base.quantize == "none":
+        needed += memory.prepacked(shape, width)
+    return needed
+
+
+def _on_cpu(config: RunConfig, base: ModelConfig) -> bool:
+    if config.cluster is not None:
+        return config.cluster.learners.gpus == 0
     return base.device == "cpu" or (base.device == "auto" and is_cpu(resolve_device("auto")))
 
 
-def _trained(config: RunConfig, name: str, shape: memory.Shape, computes: int) -> int:
-    """Return the bytes of the gradients and moments of a policy, and of its adapter."""
-    policy = config.policies[name]
-    if policy.train == "frozen":
-        return 0
-    full = policy.train == "full"
-    moved = shape.parameters if full else shape.adapter(policy.lora or Lora())
-    own = 0 if full else memory.held(moved, computes)
-    return own + memory.training(moved, config.optimizer_of(name).kind)
+# ------------------------------------------------------------ sizes
 
 
-def _reward_model(wanted: RewardModel, shape: memory.Shape, computes: int) -> int:
-    """Return the bytes of the weights, gradients and moments of the reward model."""
-    trunk = {"full": shape.parameters, "lora": shape.adapter(wanted.lora or Lora()), "head": 0}
-    grown = trunk[wanted.train]
-    held = memory.held(grown, computes) + memory.held(shape.hidden + 1, memory.MASTER)
-    return held + memory.training(grown + shape.hidden + 1, wanted.optimizer.kind)
+def sizes_of(setup: TaskSetup) -> Sizes:
+    """Return the sizes of a run: shapes of its models, and prompts of a few of its tasks."""
+    evaluated = len(setup.tasks.get("eval", ())) * setup.config.evaluation.samples
+    prompts, tasks = prompt_lengths(setup), tasks_per_step_of(setup)
+    return Sizes(shapes_of(setup.config), prompts, tasks, evaluated)
 
 
-def _models_of_critics(config: RunConfig, only: Container[str] | None) -> list[str]:
-    """Return the model of every critic that is loaded."""
-    critics = {
-        agent: name for agent, name in config.critic_of.items() if only is None or name in only
-    }
-    first = {name: agent for agent, name in reversed(list(critics.items()))}
-    said = config.critic.model if config.critic is not None else None
-    return [said or config.policies[config.team[agent].policy[0]].model for agent in first.values()]
-
-
-# ------------------------------------------------------------ prompts
+def shapes_of(config: RunConfig) -> dict[str, Shape]:
+    """Return the shape of every model. Raises: ConfigError if one has no configuration."""
+    shapes = {}
+    for name, base in config.models.items():
+        source = base.embedded or base.path
+        assert source is not None
+        shapes[name] = memory.shape_of(source)
+    return shapes
 
 
 def prompt_lengths(setup: TaskSetup) -> dict[str, int]:
@@ -209,20 +261,25 @@ KNOBS = {
 """Part of the estimate -> the settings that need less of it."""
 
 
-def memory_warnings(setup: TaskSetup, parts: Mapping[str, int]) -> list[str]:
+def memory_warnings(config: RunConfig, parts: Mapping[str, int]) -> list[str]:
     """Return a warning if the estimate is more than the memory of the device.
 
     Only if all models are on one device of this process. The largest part decides which settings
     are named.
     """
-    if setup.config.cluster is not None:
+    if config.cluster is not None:
         return []
-    devices = {resolve_device(base.device) for base in setup.config.models.values()}
+    devices = {resolve_device(base.device) for base in config.models.values()}
     most = memory_of_device(next(iter(devices))) if len(devices) == 1 else None
     if most is None or parts["total"] <= most:
         return []
-    largest = max((part for part in parts if part in KNOBS), key=lambda part: parts[part])
     return [
         f"the run needs about {parts['total'] / 2**30:.1f} GiB, but {next(iter(devices))} has "
-        f"{most / 2**30:.1f} GiB. Most of it is {largest}: use {KNOBS[largest]}"
+        f"{most / 2**30:.1f} GiB. {advice(parts)}"
     ]
+
+
+def advice(parts: Mapping[str, int]) -> str:
+    """Return which settings need less of the largest part."""
+    largest = max((part for part in parts if part in KNOBS), key=lambda part: parts[part])
+    return f"Most of it is {largest}: use {KNOBS[largest]}"

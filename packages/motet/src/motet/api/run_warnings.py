@@ -13,7 +13,7 @@ IDLE = "the schedule does not train"
 def memory_of_run(setup: TaskSetup) -> list[str]:
     """Return a warning if the run needs more memory than its device has."""
     loads = any(base.path is not None for base in setup.config.models.values())
-    return memory_warnings(setup, memory_of(setup)) if loads else []
+    return memory_warnings(setup.config, memory_of(setup)) if loads else []
 
 
 def warnings_of(setup: TaskSetup) -> list[str]:

@@ -1,76 +1,97 @@
 """The commands `motet plan` and `motet doctor`: what a run needs, and what this machine has."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
+from motet.commands.console import out, titled
 from motet.commands.options import AsJson, Overrides
-from motet.errors import ConfigError
 
-Gpus = Annotated[int, typer.Option(help="The number of GPUs.")]
-GpuName = Annotated[
-    str, typer.Option("--gpu", help="The kind of GPU, such as h100-80, a100-80 or rtx4090-24.")
-]
-PerNode = Annotated[int, typer.Option("--gpus-per-node", help="GPUs of one machine.")]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="The number of parameters of the models that are not folders here: 7e9, or NAME=7e9 "
-        "for one model. Can be repeated.",
-        show_default=False,
-    ),
-]
-PromptTokens = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Tokens of a prompt. Default: measured on a few tasks.", show_default=False
-    ),
-]
-CompletionTokens = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Mean tokens of a completion. Default: decode.max_new_tokens.",
-        show_default=False,
-    ),
-]
+if TYPE_CHECKING:
+    from motet.api.planning import Planned
+    from motet.doctor.findings import Finding
+
+GIB = 2**30
 
 
 def plan(
     config: Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)],
     overrides: Overrides = None,
-    gpus: Gpus = 8,
-    gpu: GpuName = "h100-80",
-    gpus_per_node: PerNode = 8,
-    parameters: Parameters = None,
-    prompt_tokens: PromptTokens = None,
-    completion_tokens: CompletionTokens = None,
+    gpu: Annotated[
+        str, typer.Option(help="The kind of GPU, such as h100-80, a100-80 or rtx4090-24.")
+    ] = "h100-80",
+    prompt_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tokens of a prompt. Default: measured on a few tasks.", show_default=False
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute on paper which GPUs a run needs and how long a step takes. Nothing is loaded.
 
-    Example: motet plan relay --gpus 8 --gpu h100-80
+    Example: motet plan relay --gpu h100-80
     """
     from motet import api
-    from motet.commands.plan_tables import print_plan
 
-    planned = api.plan(
-        config,
-        overrides or [],
-        gpus=gpus,
-        gpu=gpu,
-        gpus_per_node=gpus_per_node,
-        parameters=_parameters(parameters or []),
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
-    )
+    planned = api.plan(config, overrides or [], gpu=gpu, prompt_tokens=prompt_tokens)
     if as_json:
-        print(json.dumps(planned.as_json()))
+        print(json.dumps(asdict(planned)))
         return
-    print_plan(planned)
+    _print_memory(planned)
+    print_expected(planned)
+
+
+def _print_memory(planned: "Planned") -> None:
+    """Print what each process needs of its GPUs, and which GPUs hold everything."""
+    gpu = planned.gpu
+    least = {name: "-" if gpus is None else str(gpus) for name, gpus in planned.least_gpus.items()}
+    table = titled(
+        f"memory on {gpu.name}, {gpu.memory / GIB:.1f} GiB each",
+        ["process", "GPUs", *(["least GPUs"] if least else []), "policies and critics", "GiB", ""],
+    )
+    for one in planned.processes:
+        table.add_row(
+            one.name,
+            str(one.gpus),
+            *([least[one.name]] if least else []),
+            ", ".join(one.residents),
+            f"{one.memory / GIB:.3f}",
+            Text("fits", "green") if one.fits(gpu.memory) else Text("too big", "red"),
+        )
+    out.print(table)
+    if planned.advice:
+        out.print(f"  {planned.advice}", style="red", soft_wrap=True)
+    kinds = ", ".join(planned.fits_on) or "none of the GPUs that Motet knows"
+    out.print(f"  everything fits on {kinds}", soft_wrap=True)
+
+
+def print_expected(planned: "Planned") -> None:
+    """Print the seconds of a step, and what they assume."""
+    stages = ", ".join(f"{name} {_figure(took)}" for name, took in asdict(planned.seconds).items())
+    out.print(
+        f"expected on {planned.gpus} x {planned.gpu.name}, on paper: {_figure(planned.step)} s per "
+        f"step ({stages})",
+        style="bold",
+        soft_wrap=True,
+    )
+    for line in planned.assumptions:
+        out.print(f"  {line}", soft_wrap=True)
+
+
+def _figure(seconds: float) -> str:
+    return (
+        f"{seconds:,.0f}"
+        if seconds >= 100
+        else f"{seconds:.1f}"
+        if seconds >= 1
+        else f"{seconds:.2f}"
+    )
 
 
 def doctor(
@@ -87,32 +108,31 @@ def doctor(
     The exit code is 1 if something that Motet needs is broken.
     """
     from motet import api
-    from motet.commands.plan_tables import print_findings
 
     found = api.doctor(runs=runs, ask_hub=ask_hub)
     if as_json:
         print(json.dumps([asdict(finding) for finding in found]))
     else:
-        print_findings(found)
+        _print_findings(found)
     if any(finding.status == "broken" for finding in found):
         raise typer.Exit(1)
 
 
-def _parameters(said: list[str]) -> dict[str, float] | float | None:
-    """`["7e9"]` -> 7e9; `["main=7e9"]` -> {"main": 7e9}. Raises: ConfigError."""
-    named: dict[str, float] = {}
-    for text in said:
-        name, _, number = text.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            value = 0.0
-        if not 0.0 < value < float("inf") or (not name and len(said) > 1):
-            raise ConfigError(
-                f"--parameters is {text!r}; expected a number such as 7e9, once, or NAME=7e9 for "
-                "each model"
-            )
-        if not name:
-            return value
-        named[name] = value
-    return named or None
+STATUS = {"ok": ("ok", "green"), "costs": ("-", "yellow"), "broken": ("broken", "red")}
+
+
+def _print_findings(found: Sequence["Finding"]) -> None:
+    """Print each finding on a line, with its cost below, and then what mends them."""
+    width = max(len(one.part) for one in found)
+    for one in found:
+        word, colour = STATUS[one.status]
+        line = f" {one.part.ljust(width)}  {one.found}"
+        out.print(Text.assemble((f"{word:>6}", colour), line), soft_wrap=True)
+        if one.costs:
+            out.print(f"{'':{width + 9}}{one.costs}", style="dim", soft_wrap=True)
+    order = sorted(found, key=lambda one: one.status != "broken")
+    mends = list(dict.fromkeys(one.mend for one in order if one.mend))
+    if mends:
+        out.print("to mend", style="bold")
+        for mend in mends:
+            out.print(f"  {mend}", soft_wrap=True)

@@ -28,7 +28,7 @@ from motet.commands.exit_codes import (
     traceback_shown,
 )
 from motet.commands.export import export
-from motet.commands.machine import doctor, plan
+from motet.commands.machine import doctor, plan, print_expected
 from motet.commands.options import ConfigArgument, Overrides, Traceback, check_config, numbers
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing
@@ -159,7 +159,6 @@ def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
     """Print the resolved config, and what a training step samples and how much memory it needs.
     Nothing is started."""
     from motet import api
-    from motet.commands.plan_tables import print_expected
     from motet.config.load import dump_config
 
     cost = api.dry_run(config, overrides)

@@ -121,11 +121,15 @@ def frozen(shape: Shape, bytes_each: int, quantize: Quantize) -> int:
     return (shape.parameters - linear) * bytes_each + int(linear * BITS[quantize] / 8)
 
 
-def held(trained: int, bytes_each: int) -> int:
+def held(trained: int, bytes_each: int, shards: int = 1) -> int:
     """Return the bytes of trained weights: float32 masters, and the narrower copies that compute,
     if any.
+
+    Of several `shards` each has its part of the masters. They keep no copies: a pass gathers those
+    of one block at a time.
     """
-    return trained * (MASTER + (bytes_each if bytes_each < MASTER else 0))
+    copies = bytes_each if bytes_each < MASTER and shards == 1 else 0
+    return trained * (MASTER + copies) // shards
 
 
 def training(trained: int, kind: str) -> int:

@@ -1,7 +1,4 @@
-"""The largest batches of a run: completions sampled at once, and tokens learnt at once.
-
-The estimates of memory in a dry run and in a plan both use them.
-"""
+"""What a step plays, and its largest batches: of completions sampled, and of tokens learnt."""
 
 import math
 from collections import Counter
@@ -9,94 +6,124 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from motet.config.schema import RunConfig
-
-
-def rows_played(config: RunConfig, tasks: int, evaluated: int, model: str, length: int) -> int:
-    """Return the maximum number of completions sampled at once on a model.
-
-    Args:
-        tasks: tasks per step.
-        evaluated: games of an evaluation.
-        length: tokens of each completion, including its prompt.
-    """
-    plan = config.rollout
-    agents = len(config.team)
-    rounds_T = plan.rounds(agents)
-    widest = tasks * max(n * samples for n, samples in zip(rounds_T, plan.samples, strict=True))
-    together: Counter[str] = Counter()  # adapters on one base model are sampled in one batch
-    for player in config.team.values():
-        mine = {
-            name: config.policies[name]
-            for name in player.policy
-            if config.policies[name].model == model
-        }
-        together.update(
-            {"adapters" if policy.train == "lora" else name for name, policy in mine.items()}
-        )
-    rows = max(widest, evaluated) * max(together.values(), default=0)
-    return min(rows, config.train.rows_per_batch, max(1, config.train.tokens_per_batch // length))
+from motet.models.memory import Shape
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Equally long completions of one turn that a policy or critic is trained on."""
+class Sizes:
+    """What the estimates need to know besides the config."""
 
-    rows: int
+    shapes: Mapping[str, Shape]
+    """Model -> its shape."""
+    prompts: Mapping[str, int]
+    """Agent -> tokens of its longest first prompt."""
+    tasks: int
+    """Tasks per step."""
+    evaluated: int
+    """Games of an evaluation."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """The completions of one agent at one turn of a step, all of the longest length."""
+
+    agent: str
+    policy: str
+    prompts: int
+    samples: int
+    """Completions for each prompt."""
     prompt: int
+    """Tokens of a prompt."""
     answer: int
-    sharing: int
-    """Completions that share one prompt in a batch."""
+    """Tokens of a completion."""
+
+    @property
+    def rows(self) -> int:
+        return self.prompts * self.samples
 
     @property
     def length(self) -> int:
         return self.prompt + self.answer
 
-    def tokens(self, rows: int) -> int:
-        return rows * self.answer + math.ceil(rows / self.sharing) * self.prompt
 
+def plays_of(config: RunConfig, sizes: Sizes) -> list[Play]:
+    """Return what the agents play in a step if no branch ends early and all act at every turn.
 
-def tokens_learnt(
-    config: RunConfig, tasks: int, prompts: Mapping[str, int], model: str, *, by_critics: bool
-) -> int:
-    """Return the maximum number of tokens of one micro-batch of a model.
-
-    A prompt grows by one completion of every agent per turn. A policy's batch contains it once for
-    all its completions, a critic's batch once per completion.
+    A prompt grows by one completion of every agent per turn.
     """
     plan = config.rollout
-    learnt: dict[str, list[_Rows]] = {}
-    said = sum(config.decode_of(agent).max_new_tokens for agent in config.team)
-    for turn, (rounds, samples) in enumerate(
-        zip(plan.rounds(len(config.team)), plan.samples, strict=True)
-    ):
-        for agent, player in config.team.items():
-            name = player.policy[min(turn, len(player.policy) - 1)]
-            who = "critics" if by_critics else name
-            if by_critics or config.policies[name].model == model:
-                count = tasks * rounds * samples
-                prompt, answer = (
-                    prompts[agent] + turn * said,
-                    config.decode_of(agent).max_new_tokens,
-                )
-                each = _Rows(
-                    math.ceil(count / config.algorithm.minibatches),
-                    prompt,
-                    answer,
-                    1 if by_critics else samples,
-                )
-                learnt.setdefault(who, []).append(each)
-    budget = config.train.token_budget
-    return max((_tokens_at_once(rows, budget) for rows in learnt.values()), default=0)
+    answers = {agent: config.decode_of(agent).max_new_tokens for agent in config.team}
+    said = sum(answers.values())
+    return [
+        Play(
+            agent,
+            player.policy[min(turn, len(player.policy) - 1)],
+            sizes.tasks * rounds,
+            samples,
+            sizes.prompts[agent] + turn * said,
+            answers[agent],
+        )
+        for turn, (rounds, samples) in enumerate(
+            zip(plan.rounds(len(config.team)), plan.samples, strict=True)
+        )
+        for agent, player in config.team.items()
+    ]
 
 
-def _tokens_at_once(turns: Sequence[_Rows], budget: int) -> int:
+def first_agents(config: RunConfig) -> dict[str, str]:
+    """Return the first agent that each critic values."""
+    return {name: agent for agent, name in reversed(list(config.critic_of.items()))}
+
+
+def rows_played(config: RunConfig, sizes: Sizes, model: str) -> tuple[int, int]:
+    """Return the maximum number of completions sampled at once on a model, and their length with
+    the prompt."""
+    together: Counter[str] = Counter()  # adapters on one base model are sampled in one batch
+    for player in config.team.values():
+        mine = [name for name in player.policy if config.policies[name].model == model]
+        lora = {name for name in mine if config.policies[name].train == "lora"}
+        together.update({"adapters" if name in lora else name for name in mine})
+    plays = plays_of(config, sizes)
+    widest, length = max(play.rows for play in plays), max(play.length for play in plays)
+    rows = max(widest, sizes.evaluated) * max(together.values(), default=0)
+    most = max(1, config.train.tokens_per_batch // length)
+    return min(rows, config.train.rows_per_batch, most), length
+
+
+def tokens_learnt(config: RunConfig, sizes: Sizes, model: str, *, by_critics: bool) -> int:
+    """Return the maximum number of tokens of one micro-batch of a model.
+
+    A policy's batch contains a prompt once for all its completions, a critic's batch once per
+    completion.
+    """
+    learnt: dict[str, list[Play]] = {}
+    for play in plays_of(config, sizes):
+        policy = config.policies[play.policy]
+        if by_critics or (policy.model == model and policy.train != "frozen"):
+            learnt.setdefault("critics" if by_critics else play.policy, []).append(play)
+    return max((_tokens_at_once(config, turns, by_critics) for turns in learnt.values()), default=0)
+
+
+def _tokens_at_once(config: RunConfig, turns: Sequence[Play], by_critics: bool) -> int:
     """Return the tokens of the largest micro-batch of one policy.
 
     The budget counts a batch as rows times the longest row, with a prompt in every row, as
     `motet.batch.pack` does.
     """
-    whole = sum(one.tokens(one.rows) for one in turns)
-    if sum(one.rows for one in turns) * max(one.length for one in turns) <= budget:
+
+    def tokens(play: Play, rows: int) -> int:
+        return (
+            rows * play.answer
+            + (rows if by_critics else math.ceil(rows / play.samples)) * play.prompt
+        )
+
+    budget = config.train.token_budget
+    rows = [math.ceil(play.rows / config.algorithm.minibatches) for play in turns]
+    whole = sum(map(tokens, turns, rows))
+    if sum(rows) * max(play.length for play in turns) <= budget:
         return whole
-    fitting = [one.tokens(min(one.rows, max(1, budget // one.length))) for one in turns]
+    fitting = [
+        tokens(play, min(most, max(1, budget // play.length)))
+        for play, most in zip(turns, rows, strict=True)
+    ]
     return min(whole, max(fitting))
