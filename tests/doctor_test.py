@@ -7,10 +7,10 @@ import typer
 
 from motet import api
 from motet.commands.main import app
-from motet.doctor.findings import Finding
+from motet.doctor import Finding
 
 FOUND = [
-    Finding("Python", "ok", "3.11.7, Linux"),
+    Finding("packages", "ok", "Python 3.11.7, torch 2.13.0"),
     Finding("ray", "costs", "not installed", "no cluster", 'pip install "motet[cluster]"'),
     Finding("vllm", "costs", "not installed", "slow", 'pip install "motet[cluster]"'),
 ]
@@ -49,5 +49,5 @@ def test_json_has_every_finding(monkeypatch, capsys):
 
 def test_this_machine_can_run_motet():
     found = api.doctor(ask_hub=False)
-    assert {one.part for one in found} >= {"Python", "packages", "GPU", "ray", "vllm", "sandbox"}
+    assert {one.part for one in found} >= {"packages", "GPU", "ray", "vllm", "sandbox"}
     assert not [one for one in found if one.status == "broken" and one.part == "packages"]

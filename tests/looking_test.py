@@ -99,7 +99,7 @@ def look_everywhere(run: Path, other: Path) -> list[str]:
         ["show", str(run / "config.yaml"), "seed=3"],
         ["plan", str(run)],
         ["plan", str(run / "config.yaml"), "--prompt-tokens", "20"],
-        ["doctor", "--runs", str(run.parent), "--no-hub"],
+        ["doctor", "--no-hub"],
     ]
     for command in commands:
         result = CliRunner().invoke(cli.app, command)
@@ -205,7 +205,7 @@ def test_a_run_without_code_keeps_its_advantages_and_its_config(tmp_path, mark):
 
 
 LOOKS = (
-    "api/recorded.py", "api/run_rows.py", "api/many_runs.py", "api/diagnosis.py",
+    "api/recorded.py", "api/run_rows.py", "api/many_runs.py", "doctor.py",
     "commands/episodes.py", "commands/compare.py", "commands/shell_completion.py",
 )  # fmt: skip
 LOADS = {

@@ -4,7 +4,6 @@ A config is a path or a mapping. Results are plain values that can be written as
 """
 
 from motet.api.comparing import crossplay, measure_baselines
-from motet.api.diagnosis import doctor
 from motet.api.dry_runs import check, dry_run
 from motet.api.evaluation import evaluate, play
 from motet.api.exporting import export
@@ -14,6 +13,7 @@ from motet.api.replaying import replay
 from motet.api.run_rows import compare
 from motet.api.setup import ConfigLike, read_config
 from motet.api.training import train, warmup
+from motet.doctor import doctor
 
 __all__ = [
     "ConfigLike",

@@ -14,7 +14,7 @@ from motet.commands.options import AsJson, Overrides
 
 if TYPE_CHECKING:
     from motet.api.planning import Planned
-    from motet.doctor.findings import Finding
+    from motet.doctor import Finding
 
 GIB = 2**30
 
@@ -95,9 +95,6 @@ def _figure(seconds: float) -> str:
 
 
 def doctor(
-    runs: Annotated[Path, typer.Option(help="The folder that contains the run folders.")] = Path(
-        "runs"
-    ),
     ask_hub: Annotated[
         bool, typer.Option("--hub/--no-hub", help="Whether to send a request to the hub.")
     ] = True,
@@ -109,7 +106,7 @@ def doctor(
     """
     from motet import api
 
-    found = api.doctor(runs=runs, ask_hub=ask_hub)
+    found = api.doctor(ask_hub=ask_hub)
     if as_json:
         print(json.dumps([asdict(finding) for finding in found]))
     else:
