@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-examples test-wide test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart test test-one test-examples test-wide test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -27,6 +27,9 @@ quickstart: install  ## warm up a tiny model, train two agents to write a progra
 # A quarter of the tests' time is waiting, so three processes keep two cores busy.
 test: install  ## every behaviour; what takes the same code further is in test-wide, test-examples and test-slow
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 3 --dist worksteal -m 'not slow and not examples and not wide'
+
+test-one: install  ## the same tests of one package alone: make test-one PACKAGE=motet-view
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest packages/$(PACKAGE) -m 'not slow and not examples and not wide'
 
 test-wide: install  ## the same code with more values: weaker sandboxes, all configs and models, browsers, notebooks, servers
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 3 --dist worksteal -m 'wide and not slow and not examples'

@@ -19,7 +19,7 @@ from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
 from motet.evaluation.selection import METHODS
 from motet_verifier.model import Verifier
-from tests.debate_test import scoring
+from tests.fixtures.http_servers import ScoreServer, running
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, recorded, run_config
 
@@ -216,7 +216,7 @@ def test_a_folder_of_an_untrained_verifier_scores_all_alike(evaluated, tmp_path)
 
 
 def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(command, tmp_path):
-    with scoring(0.75) as server:
+    with running(ScoreServer(0.75)) as server:
         line = f"evaluate run.yaml --verifier http://127.0.0.1:{server.server_port} --best-of 1,2,8"
         code, out, _ = command(f"{line} --json --plot {tmp_path}/curves.png")
         assert (code, out.count("\n")) == (0, 1)

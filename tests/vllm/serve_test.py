@@ -13,7 +13,7 @@ import motet
 import motet_serve
 from motet_serve.api import SampledBy
 from tests.cluster.conftest import placed, terminated
-from tests.serve_test import Command
+from tests.served_team import Command
 from tests.small_runs import LORA, run_config
 
 pytest.importorskip("vllm", reason="vllm is not installed: make test-vllm")

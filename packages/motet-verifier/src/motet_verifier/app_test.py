@@ -1,6 +1,6 @@
 """The application without a socket and without a model.
 
-tests/verifier_server_test.py and verifier_input_test.py use both.
+verifier_server_test.py and verifier_input_test.py use both.
 """
 
 import asyncio

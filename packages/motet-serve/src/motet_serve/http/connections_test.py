@@ -1,4 +1,4 @@
-"""Which connection a new one replaces; tests/verifier_attacks_test.py uses real connections."""
+"""Which connection a new one replaces; verifier_attacks_test.py uses real connections."""
 
 import asyncio
 import resource
@@ -159,7 +159,7 @@ def test_a_connection_follows_a_request_from_its_head_to_its_answer():
     """Test the attributes of uvicorn's class that we rely on.
 
     uvicorn may change them. pyproject.toml names the versions that pass here and in
-    tests/verifier_attacks_test.py.
+    verifier_attacks_test.py.
     """
 
     async def go():

@@ -15,8 +15,8 @@ from motet_published.translate import translate
 from motet_tasks.coding.classes_test import ROW as CLASS_ROW
 from motet_tasks.minecraft.house_build import HouseBuild
 from motet_tasks.minecraft.str_build import StrBuild
-from tests.experiments_test import COMMANDS, problem
 from tests.fixtures.model_folders import make_model_folder
+from tests.fixtures.published_commands import COMMANDS, problem
 from tests.fixtures.wide import widely
 from tests.small_runs import ROOT, steps
 

@@ -26,7 +26,6 @@ from motet_verifier.answers import LabelledAnswer, as_chat, read_answers, write_
 from motet_verifier.model import Verifier
 from motet_verifier.train import read_all, score_all
 from tests.fixtures.verifiers import make_verifier_folder
-from tests.small_runs import ROOT
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
@@ -227,7 +226,7 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(
     tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "run.yaml").write_text(
-        f"extends: {ROOT / 'configs' / 'debate_magrpo.yaml'}\n"
+        f"extends: {config_path('debate_magrpo')}\n"
         "expert: {base_url: 'http://localhost:9', model: x, retries: 0}\n"
     )
     write_answers(

@@ -20,8 +20,8 @@ from codejudge import Limits, Sandbox
 from motet.config.paths import config_path
 from motet.core import Reply
 from motet_tasks.coding.completion import CodeCompletion
+from tests.small_runs import ROOT
 
-ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data" / "classeval" / "test.jsonl"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there")
 LIMITS = Limits(cpu_seconds=20, wall_seconds=90)

@@ -1,8 +1,6 @@
 """Debates with their configs, on local rows and copies of the data, and with a local verifier."""
 
 import json
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -10,7 +8,7 @@ import motet
 from motet.api import check, read_config
 from motet.config.paths import config_path
 from motet.errors import ConfigError
-from tests.fixtures.http_servers import running
+from tests.fixtures.http_servers import ScoreServer, running
 from tests.fixtures.wide import widely
 from tests.small_runs import ROOT, TINY, run_config, summary
 
@@ -114,30 +112,6 @@ def test_a_row_of_another_kind_is_named(tmp_path):
 # --------------------------------------------------------------------------------------- a verifier
 
 
-class Scores(BaseHTTPRequestHandler):
-    """A server that scores every chat with 0.75, or with the given score."""
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((self.path, asked))
-        body = json.dumps({"result": [self.server.score] * len(asked["query_responses"])}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        """Do not log."""
-
-
-@contextmanager
-def scoring(score):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Scores)
-    server.asked, server.score, server.daemon_threads = [], score, True
-    with running(server):
-        yield server
-
-
 def verified(folder, port, **game):
     path = {"path": str(written(folder, GSM8K))}
     return run_config(
@@ -152,7 +126,7 @@ def verified(folder, port, **game):
 
 
 def test_a_verifiers_scores_are_the_rewards_of_a_run_and_gold_answers_its_success(tmp_path):
-    with scoring(0.75) as server:
+    with running(ScoreServer(0.75)) as server:
         motet.train(verified(tmp_path, server.server_port), runs=tmp_path, show="silent")
     held_out = summary(tmp_path / "run")["heldout"]["after"]
     assert (held_out["reward"], held_out["success"], held_out["faults"]) == (
@@ -169,7 +143,7 @@ def test_a_verifiers_scores_are_the_rewards_of_a_run_and_gold_answers_its_succes
 
 @pytest.mark.parametrize(("score", "cause"), [(2.0, "garbled"), (None, "unreachable")])
 def test_a_verifier_that_fails_is_counted_and_no_zero(tmp_path, score, cause):
-    with scoring(score or 0.5) as server:
+    with running(ScoreServer(score or 0.5)) as server:
         port = server.server_port
         if score is not None:
             figures = motet.evaluate(verified(tmp_path, port), show="silent")

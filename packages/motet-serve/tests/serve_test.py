@@ -1,11 +1,7 @@
 """`motet serve` and `motet chat` as processes: OpenAI's client, a killed server, fuzzing."""
 
 import asyncio
-import os
-import re
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,13 +15,12 @@ import motet_serve
 from benchmarks import serve as load
 from motet.cluster import vllm_checks
 from motet.errors import ConfigError
+from tests.fixtures.http_servers import conform
 from tests.fixtures.model_folders import make_model_folder
-from tests.fork_server import ROOT, ForkedProcess
-from tests.small_runs import TINY
-from tests.verifier_input_test import conform
+from tests.fork_server import ForkedProcess
+from tests.served_team import KEY, Command
+from tests.small_runs import ROOT, TINY
 
-KEY = "sk-secret-0123456789"
-CODE = "from motet.commands.main import main; main()"
 CONFIG = f"""\
 name: served
 threads: 1
@@ -42,33 +37,6 @@ SETTINGS = """\
 positive_data_acceptance.expected-statuses = ["2xx", 400, 404]
 """
 """No schema says which models there are, and which questions the environment reads."""
-
-
-class Command:
-    """A `motet` command in its own process. `url` is that of a server that listens."""
-
-    def __init__(self, *words: str, serves: bool = True) -> None:
-        self.process = ForkedProcess(
-            [sys.executable, "-c", CODE, *words],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "SERVER_KEY": KEY},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        if serves:
-            said = self.process.stdout.readline()
-            found = re.search(r"is served at (http://\S+:(\d+))/v1 \(team, team/a, team/b\)", said)
-            assert found, said + self.process.stderr.read()
-            self.url, self.port = found[1], int(found[2])
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        self.process.send_signal(how)
-        _, complaints = self.process.communicate(timeout=60)
-        return self.process.returncode, complaints
-
-    def client(self, key: str = "any") -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +105,7 @@ def test_a_server_that_is_killed_and_started_again_answers_every_request_once(co
 def test_the_schema_says_what_the_server_does(config, tmp_path, examples):
     one = Command("serve", config, "--port", "0", "--key-variable", "SERVER_KEY")
     try:
-        assert conform(one.url, tmp_path, examples, SETTINGS) >= examples
+        assert conform(one.url, tmp_path, KEY, examples, SETTINGS) >= examples
         with pytest.raises(openai.AuthenticationError) as wrong:
             ask(one.client("wrong"))
         assert wrong.value.code == "invalid_api_key"

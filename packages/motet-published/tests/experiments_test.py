@@ -22,62 +22,13 @@ from motet_published.keys import Combined, Renamed
 from motet_published.maporl_keys import KEYS as MAPORL_KEYS
 from motet_published.translate import TRAINERS
 from tests.fixtures.model_folders import make_model_folder
+from tests.fixtures.published_commands import COMMANDS, problem
 from tests.small_runs import ROOT, episodes, steps, weights
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
 )
 
-HE, CHE = "openai/openai_humaneval", "OpenMLRL/CoopHumanEval"
-COMMANDS = {
-    "python experiments/train_grpo.py --config experiments/configs/grpo_he_config.yaml": {
-        "environment.helpers": 0, "data.train.name": HE, "rollout.samples": [4],
-        "algorithm.name": "grpo"
-    },
-    "python experiments/train_magrpo.py --config experiments/configs/magrpo_che_config.yaml": {
-        "environment.helpers": 1, "data.train.name": CHE, "rollout.samples": [4],
-        "algorithm.name": "magrpo"
-    },
-    "python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml": {
-        "environment.feedback.mode": "level_feedback", "rollout.samples": [4, 4],
-        "rollout.expand": "random",
-        "algorithm.pruned": "sibling_mean",
-    },
-    """python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml \\
-        --override model_name=bigcode/starcoder2-3b""":
-        {"models.base.path": "bigcode/starcoder2-3b"},
-    """python experiments/train_grpo.py --config experiments/configs/grpo_che_config.yaml \\
-        --override grpo.num_train_epochs=20 grpo.learning_rate=5e-6""": {
-        "train.epochs": 20, "optimizer.learning_rate": 5e-6
-    },
-    """python experiments/train_magrpo.py --config experiments/configs/magrpo_che_config.yaml \\
-        --override dataset.train_split="train[:1000]" dataset.eval_split="test[:100]" """: {
-        "data.train.split": "train[:1000]", "data.eval.split": "test[:100]"
-    },
-    """python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_che_config.yaml \\
-        --override magrpo.num_turns=2 magrpo.turn_gradient_weights=[1.5,0.5]""": {
-        "rollout.samples": [4, 4], "algorithm.turn_weights": [1.5, 0.5]
-    },
-    """python experiments/train_magrpo.py --config experiments/configs/magrpo_he_config.yaml \\
-        --model_name Qwen/Qwen2.5-Coder-7B""": {"models.base.path": "Qwen/Qwen2.5-Coder-7B"},
-    """python experiments/train_magrpo.py --config experiments/configs/mt_magrpo_he_config.yaml \\
-        --num_epochs 10 --num_turns 2 --turn_gradient_weights 1.2 0.8""": {
-        "train.epochs": 10, "rollout.samples": [4, 4], "algorithm.turn_weights": [1.2, 0.8]
-    },
-    "python experiments/train_iac.py --config experiments/configs/iac_he_config.yaml": {
-        "algorithm.name": "iac", "algorithm.critic_view": "own", "rollout.samples": [1, 1],
-        "critic.coefficient": 1.2
-    },
-    "python experiments/train_maac.py --config experiments/configs/maac_che_config.yaml": {
-        "algorithm.critic_view": "joint", "algorithm.gae_lambda": 0.0,
-        "critic.optimizer.learning_rate": 4e-6
-    },
-    """python experiments/train_iac.py --config experiments/configs/iac_che_config.yaml \\
-        --override iac.use_separate_critic=false iac.value_clip_range=0.2 critic_model=null""": {
-        "critic.train": "policy", "algorithm.clip_value": 0.2
-    },
-}  # fmt: skip
-"""Published command -> its meaning in Motet's config."""
 NAMES = [f"{number}" for number in range(1, len(COMMANDS) + 1)]
 
 
@@ -114,19 +65,6 @@ def rows(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(json.dumps(problem(number)) for number in range(4)))
     return file
-
-
-def problem(number):
-    return {
-        "task_id": f"Plus/{number}",
-        "prompt": f'def plus{number}(x):\n    """Returns x plus {number}."""\n',
-        "entry_point": f"plus{number}",
-        "canonical_solution": f"    return x + {number}\n",
-        "test": (
-            f"def check(candidate):\n    assert candidate(1) == {1 + number}\n    assert "
-            f"candidate(-1) == {number - 1}\n"
-        ),
-    }
 
 
 def run(command, model, rows, runs, monkeypatch, *more):

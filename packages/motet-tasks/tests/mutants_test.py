@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,9 @@ from codejudge import Limits, Sandbox
 from motet.core import Reply
 from motet_tasks.coding.bug_fix import FIXER, BugFix, Repair
 from motet_tasks.coding.bugs import Bug, made_bugs
+from tests.small_runs import ROOT
 
-DATA = Path(__file__).parents[1] / "../shared/data"
+DATA = ROOT.parent / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the benchmark data is not here")
 SECONDS = 3.0
 CHECKER = """\

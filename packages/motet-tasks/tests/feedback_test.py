@@ -41,7 +41,7 @@ from motet_tasks.coding.problems import read_problem
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely
 from tests.fork_server import ForkedProcess
-from tests.small_runs import contents, episodes, run_config, summary
+from tests.small_runs import ROOT, contents, episodes, run_config, summary
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
@@ -72,7 +72,7 @@ ROWS = [
         ),
     },
 ]
-HUMANEVAL = Path(__file__).parents[1] / "../shared/data/humaneval/test.jsonl"
+HUMANEVAL = ROOT.parent / "shared" / "data" / "humaneval" / "test.jsonl"
 PAIR = {"helper": "p", "main": "q"}
 REVISE = {
     "helper": "Revise the function `aux`: write all of it again",
@@ -201,7 +201,7 @@ def test_what_an_authors_function_raises_is_a_counted_fault_of_its_joint_action(
 def expert(reader: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Return (base_url, log) of a server with a tiny model, in its own process."""
     log = tmp_path_factory.mktemp("expert") / "log.jsonl"
-    script = Path(__file__).with_name("openai_server.py")
+    script = ROOT / "tests" / "openai_server.py"
     server = ForkedProcess(
         [sys.executable, str(script), str(reader), str(log)], stdout=subprocess.PIPE, text=True
     )
@@ -476,7 +476,7 @@ def test_no_test_that_grades_stands_in_any_prompt_of_a_run(train, coding):
 
 @pytest.mark.parametrize("mode", ["level_passed", "level_feedback"])
 def test_the_page_on_feedback_shows_what_an_agent_reads(mode):
-    page = (Path(__file__).parents[1] / "docs" / "feedback.md").read_text()
+    page = (ROOT / "docs" / "feedback.md").read_text()
     prompt = (
         'def twice(x):\n    """Twice x.\n\n    >>> twice(2)\n    4\n    >>> twice(-2)\n    '
         '-4\n    """\n'

@@ -6,8 +6,6 @@ import json
 import re
 import select
 import socket
-import subprocess
-import sys
 import time
 from contextlib import suppress
 
@@ -16,6 +14,7 @@ import pytest
 
 from motet.clients.reward_server import VerifierFault
 from motet_verifier.model import Verifier
+from tests.fixtures.http_servers import conform
 from tests.fixtures.verifiers import POISON, chat
 from tests.verifier_serving import CHATS, KEY, body, client, serving
 
@@ -398,40 +397,6 @@ SETTINGS = '[checks]\npositive_data_acceptance.expected-statuses = ["2xx", 422]\
 """No schema can express that the last role is the assistant's, or how many tokens a text has."""
 
 
-def conform(url, folder, examples, chosen=SETTINGS):
-    """Fuzz the server with requests of its own schema; return their number. None may find
-    an error."""
-    settings = folder / "schemathesis.toml"
-    settings.write_text(chosen)
-    command = [
-        sys.executable,
-        "-c",
-        "from schemathesis.cli import schemathesis; schemathesis()",
-        "--config-file",
-        settings,
-    ]
-    options = [
-        "-H",
-        f"Authorization: Bearer {KEY}",
-        "--max-examples",
-        str(examples),
-        "--seed",
-        "1",
-        "--no-color",
-    ]
-    done = subprocess.run(
-        [*command, "run", f"{url}/openapi.json", *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    made, passed = re.search(r"([\d,]+) generated, ([\d,]+) passed", done.stdout).groups()
-    assert made == passed
-    return int(made.replace(",", ""))
-
-
 @pytest.mark.parametrize(
     "examples",
     [
@@ -441,7 +406,7 @@ def conform(url, folder, examples, chosen=SETTINGS):
 )
 def test_the_schema_says_what_the_server_does(verifier_folder, tmp_path, examples):
     with serving(verifier_folder, "--key-variable", "SERVER_KEY") as one:
-        assert conform(one.url, tmp_path, examples) >= examples
+        assert conform(one.url, tmp_path, KEY, examples, SETTINGS) >= examples
         told = httpx2.get(f"{one.url}/metrics", headers={"Authorization": f"Bearer {KEY}"}).text
         answered = {int(status) for status in re.findall(r'requests_total{status="(\d+)"}', told)}
         assert {200, 401, 422} <= answered <= {200, 400, 401, 404, 405, 413, 415, 422}
