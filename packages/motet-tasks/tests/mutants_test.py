@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from codejudge import Limits, Sandbox
+from codejudge.source import Source
 from motet.core import Reply
 from motet_tasks.coding.bug_fix import FIXER, BugFix, Repair
 from motet_tasks.coding.bugs import Bug, made_bugs
@@ -79,7 +80,7 @@ def interpreted(bugs: Sequence[Bug], codes: Sequence[str]) -> list[bool]:
             *problem.statements,
             f"check({problem.entry_point})" if problem.kind == "check" else "",
         ]
-        text = "\n\n".join([*bug.with_code(code).sources, *tests])
+        text = "\n\n".join([*bug.with_code(Source(code)).sources, *tests])
         try:
             return (
                 subprocess.run(
@@ -108,7 +109,7 @@ def checked(problems: Sequence[dict], completions: Sequence[str]) -> list[bool]:
 
 def as_prompt(bug: Bug, code: str) -> dict:
     problem = bug.problem
-    prompt = "\n\n".join(bug.with_code(code).sources) + "\n"
+    prompt = "\n\n".join(bug.with_code(Source(code)).sources) + "\n"
     return {
         "task_id": bug.id,
         "prompt": prompt,

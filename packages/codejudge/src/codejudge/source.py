@@ -8,23 +8,75 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 MAX_CHARACTERS = 16_384
 """Longer sources are not parsed: the tree takes a hundred times the size of its source."""
 _LONG_NUMBER = re.compile(r"0[xXoObB][0-9a-fA-F_]{3500}")
 """May be an integer that Python reads, but cannot write in decimal (sys.get_int_max_str_digits)."""
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text of Python, which is parsed at most once: when its tree or error is first read.
+
+    All readers share the tree, so nobody may change it. Offsets count characters.
+    """
+
+    text: str
+
+    @cached_property
+    def _parsed(self) -> ast.Module | str:
+        return _parse(self.text)
+
+    @property
+    def tree(self) -> ast.Module | None:
+        """The tree; None if the text is not Python, too long, or nested too deeply."""
+        return None if isinstance(self._parsed, str) else self._parsed
+
+    @property
+    def error(self) -> str:
+        """In one line, why there is no tree; "" if there is one."""
+        return self._parsed if isinstance(self._parsed, str) else ""
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The offset at which each line starts."""
+        return (0, *(match.end() for match in _NEWLINE.finditer(self.text)))
+
+    def line(self, offset: int) -> int:
+        """Return the number, from 1, of the line that contains `offset`."""
+        return sum(start <= offset for start in self.starts)
+
+    def end_of_line(self, offset: int) -> int:
+        """Return the offset after the last character of that line, before its newline."""
+        match = _NEWLINE.search(self.text, offset)
+        return match.start() if match else len(self.text)
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Return the offsets of the first character of a node of the tree, and after its last."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self._offset(node.lineno, node.col_offset), self._offset(
+            node.end_lineno, node.end_col_offset
+        )
+
+    def of(self, node: ast.expr | ast.stmt) -> str:
+        """Return the text of a node of the tree."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def _offset(self, line: int, column: int) -> int:
+        """Return the offset of a position. `column` counts UTF-8 bytes, as the parser does."""
+        start = self.starts[line - 1]
+        return start + len(self.text[start : self.end_of_line(start)].encode()[:column].decode())
 
 
 def parse_bounded(text: str) -> ast.Module | None:
-    """Return the tree of `text`; None if it is not Python, too long, or nested too deeply."""
-    parsed = _parse(text)
-    return None if isinstance(parsed, str) else parsed
-
-
-def syntax_error(text: str) -> str:
-    """Return in one line why `parse_bounded` rejects `text`; "" if it does not."""
-    parsed = _parse(text)
-    return parsed if isinstance(parsed, str) else ""
+    """Return a tree of its own for `text`; None if `Source(text)` has none."""
+    return Source(text).tree
 
 
 def _parse(text: str) -> ast.Module | str:

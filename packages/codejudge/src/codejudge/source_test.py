@@ -5,6 +5,7 @@ import pytest
 
 from codejudge.source import (
     MAX_CHARACTERS,
+    Source,
     binds,
     bound_outside,
     calls,
@@ -14,7 +15,6 @@ from codejudge.source import (
     packages_of,
     parse_bounded,
     returns,
-    syntax_error,
 )
 
 
@@ -89,13 +89,34 @@ def test_reading_a_name_does_not_bind_it():
 
 
 def test_a_syntax_error_is_one_line_and_empty_where_there_is_none():
-    assert syntax_error("x = 1") == ""
-    assert syntax_error("x = 1\ny = (2") == "line 2: '(' was never closed"
+    assert Source("x = 1").error == ""
+    assert Source("x = 1\ny = (2").error == "line 2: '(' was never closed"
     assert (
-        syntax_error("x" * (MAX_CHARACTERS + 1))
+        Source("x" * (MAX_CHARACTERS + 1)).error
         == "16385 characters, more than the 16384 that are read"
     )
-    assert syntax_error("-" * 5_000 + "1") != ""
+    assert Source("-" * 5_000 + "1").error != ""
+
+
+def test_a_source_is_parsed_once_and_not_before_it_is_read(monkeypatch):
+    parsed = []
+    monkeypatch.setattr(ast, "parse", lambda text: parsed.append(text) or ast.Module([], []))
+    good = Source("x = 1")
+    assert parsed == []
+    assert good.tree is good.tree
+    assert good.error == ""
+    assert parsed == ["x = 1"]
+    assert parse_bounded("y") is not parse_bounded("y")
+
+
+def test_a_node_has_its_text_in_characters_whatever_ends_the_lines():
+    source = Source("é = '…'\r\nif é:\r    x = [1,\n 2]")
+    assert source.tree is not None
+    first, second = source.tree.body
+    assert source.of(first) == "é = '…'"
+    assert source.of(second.body[0]) == "x = [1,\n 2]"
+    assert [source.line(source.span(node)[0]) for node in (first, second)] == [1, 2]
+    assert source.text[source.span(first)[0] : source.end_of_line(0)] == "é = '…'"
 
 
 def function(text, name="f"):

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, PositiveInt
 
 from codejudge import Limits, Sandbox, Suite, Verdict
-from codejudge.source import normalised
+from codejudge.source import Source, normalised
 from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.environments.history import Exchange
 from motet.environments.scaling import Scaling
@@ -241,7 +241,7 @@ class BugFix(Environment[Repair]):
         asked = (
             feedback[REVIEWER]
             if has_review
-            else f"{repaired(program.main)}\n\n{feedback[REVIEWER]}"
+            else f"{repaired(program.main.text)}\n\n{feedback[REVIEWER]}"
         )
         return replace(state, asked={REVIEWER: asked}, fixer_feedback=feedback[FIXER])
 
@@ -263,7 +263,12 @@ class BugFix(Environment[Repair]):
                 "",
                 ((named, f"it names {'a' if named else 'no'} line"),),
             ),
-            FIXER: (f"the function `{bug.problem.entry_point}`", text, program.main, score.notes),
+            FIXER: (
+                f"the function `{bug.problem.entry_point}`",
+                text,
+                program.main.text,
+                score.notes,
+            ),
         }
         parts = {agent: every[agent] for agent in self.agents}
         return Attempt(
@@ -284,7 +289,7 @@ class BugFix(Environment[Repair]):
         if tests is None:
             return ""
         return failures_of(
-            tests, await self.sandbox.judge(bug.with_code(bug.program).sources, tests)
+            tests, await self.sandbox.judge(bug.with_code(Source(bug.program)).sources, tests)
         )
 
     def _verdicts(

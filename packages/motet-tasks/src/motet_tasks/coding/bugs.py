@@ -15,13 +15,13 @@ from itertools import islice
 from typing import Any, Self, TypeAlias
 
 from codejudge import Limits, Suite, Verdict
-from codejudge.source import definition, parse_bounded
+from codejudge.source import Source, definition
 from motet.core.seeding import derive
 from motet.errors import ConfigError, shortened
 from motet_tasks.coding.problems import CodingProblem, problem_in, read_problem
 from motet_tasks.rewards.code import Program
+from motet_tasks.rewards.mutation_operators import is_docstring
 from motet_tasks.rewards.mutations import mutants
-from motet_tasks.rewards.program_text import ProgramText, is_docstring
 from motet_tasks.rewards.repair import Lines, faulty_lines
 
 Verdicts: TypeAlias = Callable[[Sequence[Program], Suite, Limits | None], Sequence[Verdict]]
@@ -72,9 +72,9 @@ class Bug:
         """The faulty lines of the program."""
         return faulty_lines(self.program, self.solution)
 
-    def with_code(self, code: str) -> Program:
+    def with_code(self, code: Source) -> Program:
         """Return the whole program with `code` as the function."""
-        return Program(self.problem.entry_point, code, prelude=self.problem.prelude)
+        return Program(self.problem.entry_point, code, prelude=self.problem.given)
 
 
 def read_bug(row: Mapping[str, Any]) -> Bug:
@@ -104,7 +104,7 @@ def asked_bug(text: str) -> Bug:
     Nobody knows its solution, which is empty. Raises: ConfigError if there is no such function.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    tree = parse_bounded(text)
+    tree = Source(text).tree
     functions = [] if tree is None else [n for n in tree.body if isinstance(n, ast.FunctionDef)]
     function = functions[-1] if functions else None
     if function is None or len(function.body) < 2 or not is_docstring(function.body[0]):
@@ -144,12 +144,12 @@ def proven(
     if not bugs:
         return []
     suite = bugs[0].problem.suite
-    if not verdicts([bugs[0].with_code(bugs[0].solution)], suite, None)[0].passed:
+    if not verdicts([bugs[0].with_code(Source(bugs[0].solution))], suite, None)[0].passed:
         return []
     found: list[Bug] = []
     slow: list[Bug] = []
     for batch in _batches(bugs, 2 * wanted):
-        judged = verdicts([bug.with_code(bug.program) for bug in batch], suite, QUICK)
+        judged = verdicts([bug.with_code(Source(bug.program)) for bug in batch], suite, QUICK)
         for bug, verdict in zip(batch, judged, strict=True):
             came = {verdict.cases[index].status for index in grading}
             (slow if "timeout" in came else found if came != {"passed"} else []).append(bug)
@@ -163,7 +163,7 @@ def _hanging(
 ) -> Iterator[Bug]:
     """Yield those bugs that still fail with the sandbox's own limits."""
     for bug in bugs:
-        cases = verdicts([bug.with_code(bug.program)], suite, None)[0].cases
+        cases = verdicts([bug.with_code(Source(bug.program))], suite, None)[0].cases
         if any(cases[index].status != "passed" for index in grading):
             yield bug
 
@@ -173,16 +173,10 @@ def undocumented(code: str, name: str) -> str:
 
     Returns it unchanged if the docstring shares a line with other code or is the whole body.
     """
-    tree = parse_bounded(code)
-    function = definition(tree, name) if tree is not None else None
-    if (
-        tree is None
-        or function is None
-        or len(function.body) == 1
-        or not is_docstring(function.body[0])
-    ):
+    text = Source(code)
+    function = definition(text.tree, name) if text.tree is not None else None
+    if function is None or len(function.body) == 1 or not is_docstring(function.body[0]):
         return code
-    text = ProgramText(code, tree)
     start, end = text.span(function.body[0])
     begin, stop = text.starts[text.line(start) - 1], text.end_of_line(end)
     return (

@@ -1,6 +1,7 @@
 import pytest
 
 from codejudge import CaseResult, Verdict
+from codejudge.source import Source
 from motet.errors import ConfigError
 from motet_tasks.coding.bugs import QUICK, Bug, made_bugs, proven, read_bug, undocumented
 
@@ -53,7 +54,7 @@ def test_a_row_of_humanevalfix_is_a_bug():
     )
     assert bug.solution == bug.program.replace("x + x", "x * x")
     assert (bug.id, bug.kind, bug.lines) == ("t/1", "operator misuse", {2})
-    assert bug.with_code(bug.program).sources == ["import math", bug.program]
+    assert bug.with_code(Source(bug.program)).sources == ["import math", bug.program]
     assert bug.problem.examples == ("assert total([7]) == 49",)
 
 

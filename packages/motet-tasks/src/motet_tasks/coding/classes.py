@@ -10,6 +10,7 @@ import ast
 import doctest
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 from codejudge.needs import needs_files, needs_object
@@ -44,12 +45,12 @@ class ClassProblem:
             solution=fields["solution"],
         )
 
-    @property
+    @cached_property
     def suite(self) -> Suite:
         """The grading tests."""
         return self._suite(self.test)
 
-    @property
+    @cached_property
     def examples(self) -> Suite | None:
         """The examples in the docstrings of the methods to write: one test per method, or None.
 

@@ -165,13 +165,12 @@ class FunctionAndExamples(Environment[FunctionTask]):
 def _function(text: str, wanted: str) -> tuple[str, str]:
     """Return the code and the name of the first function; empty strings if there is none."""
     code = extract(text, wanted)
-    tree = parse_bounded(code)
-    if tree is None:
+    if code.tree is None:
         return "", ""
-    if definition(tree, wanted) is not None:
-        return code, wanted
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return (code, names[0]) if names else ("", "")
+    if definition(code.tree, wanted) is not None:
+        return code.text, wanted
+    names = [node.name for node in code.tree.body if isinstance(node, ast.FunctionDef)]
+    return (code.text, names[0]) if names else ("", "")
 
 
 def _only_calls(examples: str, name: str) -> bool:

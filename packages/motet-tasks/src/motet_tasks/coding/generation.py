@@ -215,7 +215,7 @@ class CodeGeneration(Environment[GenerationState]):
             for agent, function in self._functions(problem).items()
         }
         helpers = {function: codes[function] for function in self.helpers.values()}
-        return Program(problem.entry_point, codes[problem.entry_point], helpers, problem.prelude)
+        return Program(problem.entry_point, codes[problem.entry_point], helpers, problem.given)
 
     def _grading(self, problem: CodingProblem) -> Suite:
         """Return the suite with only the tests that grade."""
@@ -231,12 +231,12 @@ class CodeGeneration(Environment[GenerationState]):
     ) -> Attempt:
         """Build the input of the feedback, without the tests that may be shown."""
         functions = self._functions(problem)
-        codes = {**program.helpers, problem.entry_point: program.main}
+        written = {**program.helpers, problem.entry_point: program.main}
         return Attempt(
             problem=problem.text,
             writes={agent: f"the function `{function}`" for agent, function in functions.items()},
             replies=exchange.replies,
-            codes={agent: codes[function] for agent, function in functions.items()},
+            codes={agent: written[function].text for agent, function in functions.items()},
             notes={agent: score.notes[function] for agent, function in functions.items()},
             share=score.share,
             terms=score.terms,

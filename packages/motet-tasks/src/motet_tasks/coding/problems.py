@@ -13,9 +13,10 @@ import ast
 import builtins
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
-from codejudge.source import bound_outside, definition, packages_of, parse_bounded
+from codejudge.source import Source, bound_outside, definition, packages_of, parse_bounded
 from codejudge.suite import Suite
 from motet.errors import ConfigError, shortened
 from motet_tasks.coding.examples import find_examples
@@ -81,6 +82,11 @@ class CodingProblem:
             else Suite.asserts(self.statements, self.test, self.entry_point)
         )
 
+    @cached_property
+    def given(self) -> Source:
+        """The prelude, parsed once for all programs."""
+        return Source(self.prelude)
+
     @property
     def packages(self) -> set[str]:
         """The packages outside the standard library that the prelude and the tests import."""
@@ -103,7 +109,7 @@ class CodingProblem:
             [*positional, *rest, *named, *([f"**{given.kwarg.arg}"] if given.kwarg else [])]
         )
 
-    @property
+    @cached_property
     def _arguments(self) -> ast.arguments:
         found = ast.parse(f"{self.signature} ...").body[0]
         assert isinstance(found, ast.FunctionDef)
@@ -241,7 +247,8 @@ def _from_tests(row: Mapping[str, Any], asked: str) -> CodingProblem:
     before = [_lines(row[field]) for field in ("test_setup_code",) if _is_given(row, field)]
     imports = [str(line) for line in row["test_imports"]] if _is_given(row, "test_imports") else []
     setup = "\n".join([*imports, *before]).strip()
-    tree = parse_bounded(code)
+    source = Source(code)
+    tree = source.tree
     if tree is None or parse_bounded(setup) is None:
         raise ValueError(f"its {'code' if tree is None else 'test_setup_code'} is not valid Python")
     function = _tested(tree, statements)
@@ -266,8 +273,9 @@ def _from_tests(row: Mapping[str, Any], asked: str) -> CodingProblem:
         statements=statements,
         examples=find_examples(asked, function.name),
         solution=without(
-            code, {name for node in needed if node not in imported for name in bound_outside(node)}
-        ),
+            source,
+            {name for node in needed if node not in imported for name in bound_outside(node)},
+        ).text,
     )
 
 

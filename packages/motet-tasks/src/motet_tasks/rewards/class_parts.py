@@ -41,9 +41,13 @@ def read_part(text: str, skeleton: Skeleton) -> ClassPart:
 
     The methods may be in a class or at top level, with any indentation.
     """
-    parts = [_read(reading, skeleton) for reading in readings(text)]
-    found = [part for part in parts if part.methods] or [part for part in parts if part.named]
-    return found[0] if found else ClassPart({}, frozenset(), {}, ())
+    named: ClassPart | None = None
+    for reading in readings(text):
+        part = _read(reading, skeleton)
+        if part.methods:
+            return part
+        named = named or (part if part.named else None)
+    return named or ClassPart({}, frozenset(), {}, ())
 
 
 def needed(statements: Iterable[ast.stmt], around: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -130,7 +134,7 @@ def _is_like_a_method(function: Function) -> bool:
 
 
 def _statements(text: str, keys: set[str]) -> list[ast.stmt]:
-    for whole in (dedent(text), dedent(text.expandtabs(4))):
+    for whole in dict.fromkeys((dedent(text), dedent(text.expandtabs(4)))):
         tree = parse_bounded(whole)
         if tree is not None:
             return tree.body

@@ -16,11 +16,11 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
-from codejudge.source import definition, parse_bounded, returns, syntax_error
+from codejudge.source import Source, definition, returns
 from codejudge.suite import Suite, Verdict
 from motet_tasks.rewards.cooperation import Cooperation, cooperation
 from motet_tasks.rewards.joining import joined, unimported
@@ -72,61 +72,77 @@ class Program:
     """
 
     entry_point: str
-    main: str
-    helpers: Mapping[str, str] = field(default_factory=dict)
-    prelude: str = ""
+    main: Source
+    helpers: Mapping[str, Source] = field(default_factory=dict)
+    prelude: Source = field(default_factory=lambda: Source(""))
 
     @cached_property
-    def sources(self) -> list[str]:
-        """The sources to run in sequence: the task's code, helpers' parts, main's part.
+    def defined(self) -> Mapping[str, bool]:
+        """Function -> whether its part defines it, with a value to return. Main's is the last."""
+        return {name: returns_value(code, name) for name, code in self._written.items()}
+
+    @cached_property
+    def parts(self) -> Sequence[Source]:
+        """The parts to run in sequence: the task's code, helpers' parts, main's part.
 
         A helper's part is included if it defines its function.
         """
-        parts = {
-            **{name: code for name, code in self.helpers.items() if returns_value(code, name)},
-            self.entry_point: self.main,
+        own = {
+            name: code
+            for name, code in self._own.items()
+            if self.defined[name] or name == self.entry_point
         }
-        return [
-            text
-            for text in (self.prelude, *joined(parts, self.prelude, self.helpers))
-            if text.strip()
-        ]
+        every = (self.prelude, *joined(own, self.prelude, self.helpers))
+        return [source for source in every if source.text.strip()]
+
+    @property
+    def sources(self) -> list[str]:
+        """The texts of `parts`."""
+        return [source.text for source in self.parts]
 
     @property
     def text(self) -> str:
         return "\n\n\n".join(text.strip("\n") for text in self.sources)
 
-    @cached_property
+    @property
     def main_tree(self) -> ast.Module:
         """The tree of main's part, without imports of helpers' names; empty if it does not parse.
 
         An import of such a name can only mean the partner's function.
         """
-        return parse_bounded(unimported(self.main, self.helpers)) or ast.Module([], [])
+        return self._own[self.entry_point].tree or ast.Module([], [])
 
     @property
     def main_function(self) -> ast.FunctionDef | None:
         return definition(self.main_tree, self.entry_point)
 
+    @property
+    def _written(self) -> Mapping[str, Source]:
+        return {**self.helpers, self.entry_point: self.main}
+
+    @cached_property
+    def _own(self) -> Mapping[str, Source]:
+        return {name: unimported(code, self.helpers) for name, code in self._written.items()}
+
     def without_help(self) -> "Program":
         """Return the same program with helpers' functions that return `Nothing`."""
-        silent = {
-            name: f"{NOTHING}\ndef {name}(*given, **named):\n    return Nothing()"
-            for name in self.helpers
-        }
-        return replace(self, helpers=silent)
+        return replace(self, helpers={name: _silent(name) for name in self.helpers})
 
 
-def returns_value(code: str, name: str) -> bool:
+@cache
+def _silent(name: str) -> Source:
+    return Source(f"{NOTHING}\ndef {name}(*given, **named):\n    return Nothing()")
+
+
+def returns_value(code: Source, name: str) -> bool:
     """Test whether `code` defines a function `name` that itself returns or yields a value.
 
     If `code` cannot be parsed, its lines are searched instead.
     """
-    tree = parse_bounded(code)
-    if tree is not None:
-        function = definition(tree, name)
+    if code.tree is not None:
+        function = definition(code.tree, name)
         return function is not None and returns(function)
-    body = re.search(rf"^def\s+{re.escape(name)}\b.*(?:\n(?:[ \t].*)?)*", code, re.MULTILINE)
+    body = re.search(rf"^def\s+{re.escape(name)}\b.*(?:\n(?:[ \t].*)?)*", code.text, re.MULTILINE)
     return (
         body is not None
         and re.search(r"[\s:;](?:return|yield)[ \t(\[{\"'\-]", body.group()) is not None
@@ -156,9 +172,9 @@ async def score_program(program: Program, suite: Suite, sandbox: Judge) -> CodeS
 
     Raises SandboxFault.
     """
-    defined = {name: returns_value(code, name) for name, code in program.helpers.items()}
-    main_defined = returns_value(program.main, program.entry_point)
-    parses = main_defined and all(parse_bounded(source) is not None for source in program.sources)
+    defined = {name: program.defined[name] for name in program.helpers}
+    main_defined = program.defined[program.entry_point]
+    parses = main_defined and all(source.tree is not None for source in program.parts)
     verdict = await sandbox.judge(program.sources, suite) if parses else None
     # the compiler reports some errors that the parser does not
     if verdict is not None and verdict.failure == "syntax":
@@ -182,17 +198,14 @@ async def score_program(program: Program, suite: Suite, sandbox: Judge) -> CodeS
             needs["needs_aux"] = float(alone.share < share)
     terms = {name: found[name] for name in WEIGHTS if name in found}
     levels = sum(WEIGHTS[name] * value for name, value in terms.items())
-    notes = _notes(program, defined, main_defined, together)
+    notes = _notes(program, together)
     return CodeScore(levels, {**terms, "success": float(success), **needs}, notes, share)
 
 
-def _notes(
-    program: Program, defined: Mapping[str, bool], main_defined: bool, together: Cooperation | None
-) -> dict[str, tuple[Note, ...]]:
+def _notes(program: Program, together: Cooperation | None) -> dict[str, tuple[Note, ...]]:
     main = program.entry_point
-    parts = {**program.helpers, main: program.main}
     notes: dict[str, list[Note]] = {}
-    for name, holds in {**defined, main: main_defined}.items():
+    for name, holds in program.defined.items():
         found = (
             "is defined and returns a value"
             if holds
@@ -200,14 +213,14 @@ def _notes(
         )
         notes[name] = [(holds, f"`{name}` {found}")]
         if holds:
-            error = syntax_error(parts[name])
+            error = (program.main if name == main else program.helpers[name]).error
             notes[name].append(
                 (
                     not error,
                     f"`{name}` cannot be parsed: {error}" if error else f"`{name}` can be parsed",
                 )
             )
-    for name in (name for name in defined if defined[name] and together):
+    for name in (name for name in program.helpers if program.defined[name] and together):
         assert together is not None
         calls, ignores = name in together.called, name in together.ignored
         both = [(calls, f"`{main}` {'calls' if calls else 'does not call'} `{name}`")]

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from codejudge import Limits, Sandbox, SandboxFault
+from codejudge.source import Source
 from codejudge.suite import CaseResult, Suite, Verdict
 from motet_tasks.rewards.code import WEIGHTS, Program, returns_value, score_program
 from motet_tasks.rewards.extract import extract
@@ -116,7 +117,7 @@ def program(aux, main, prelude="", **helpers):
     """Make a program from completions, as an environment does."""
     parts = {"aux": aux, **helpers}
     codes = {name: extract(text, name) for name, text in parts.items() if text is not None}
-    return Program("total", extract(main, "total"), codes, prelude)
+    return Program("total", extract(main, "total"), codes, Source(prelude))
 
 
 def score(sandbox, aux, main, suite=SUITE, **more):
@@ -371,4 +372,4 @@ def test_notes_say_what_was_found_as_far_as_the_levels_were_reached(sandbox):
     ],
 )
 def test_what_cannot_be_parsed_is_read_by_its_lines(code, value):
-    assert returns_value(code, "aux") is value
+    assert returns_value(Source(code), "aux") is value

@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from textwrap import dedent, indent
 
-from codejudge.source import (
-    MAX_CHARACTERS,
-    bound_outside,
-    definition,
-    parse_bounded,
-    returns,
-    syntax_error,
-)
-from motet_tasks.rewards.program_text import ProgramText
+from codejudge.source import MAX_CHARACTERS, Source, bound_outside, definition, returns
 from motet_tasks.rewards.spoken import spoken
 from motet_tasks.rewards.statements import DECORATED, Piece, own_statements
 
@@ -47,8 +39,8 @@ _MARGIN = re.compile(r"^[ \t]*[\u00a0\u3000][ \t\u00a0\u3000]*", re.MULTILINE)
 _PROMPTED = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: (.*)|$)")
 
 
-def extract(text: str, name: str = "", opening: str = "") -> str:
-    """Return the code in `text`; "" if there is none.
+def extract(text: str, name: str = "", opening: str = "") -> Source:
+    """Return the code in `text`; an empty one if there is none.
 
     Args:
         name: the wanted function. A reading of the text that defines it is preferred. If its only
@@ -57,12 +49,16 @@ def extract(text: str, name: str = "", opening: str = "") -> str:
         opening: `def name(...):`, for a completion that may contain only the function body.
     """
     places, patience = list(readings(text)), _Patience(min(len(text), _MOST_CHARACTERS))
-    found = [_statements(place, name, patience) for place in places]
-    whole = [code for code in found if code.defines]
-    if not whole and opening:
-        whole = [code for place in places for code in _continued(opening, place, name, patience)]
-    broken = [code for code in found if code.broken]
-    return next((code.text for code in (*whole, *broken, *found) if code.text), "")
+    found: list[_Code] = []
+    for place in places:
+        code = _statements(place, name, patience)
+        if code.defines:
+            return code.source
+        found.append(code)
+    bodies = (_continued(opening, place, name, patience) for place in places if opening)
+    broken = (code for code in found if code.broken)
+    likely = (code.source for code in chain(chain.from_iterable(bodies), broken, found))
+    return next((source for source in likely if source.text), Source(""))
 
 
 def _normal(text: str) -> str:
@@ -72,7 +68,7 @@ def _normal(text: str) -> str:
     )
 
 
-def without(code: str, names: Set[str]) -> str:
+def without(code: Source, names: Set[str]) -> Source:
     """Remove the top-level statements that bind one of `names`.
 
     Returns `code` unchanged if it cannot be parsed.
@@ -80,8 +76,8 @@ def without(code: str, names: Set[str]) -> str:
     pieces = _parsed(code)
     if pieces is None:
         return code
-    return "\n\n".join(
-        piece.text for piece in pieces if piece.node and not bound_outside(piece.node) & names
+    return _joined(
+        [piece for piece in pieces if piece.node and not bound_outside(piece.node) & names], code
     )
 
 
@@ -133,7 +129,7 @@ def _fenced(text: str) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class _Code:
-    text: str
+    source: Source
     defines: bool
     """Whether it parses and defines the wanted name; without a name, whether it has any code."""
     broken: bool = False
@@ -158,7 +154,8 @@ class _Patience:
 
 
 def _statements(text: str, name: str, patience: _Patience) -> _Code:
-    pieces = list(_pieces(text, patience))
+    whole = Source(dedent(text))
+    pieces = list(_pieces(text, whole, patience))
     kept = own_statements([piece for piece in pieces if piece.node is not None])
     if name and not any(_is_def(piece.node, name) for piece in kept):
         kept += _for_method(kept, name)
@@ -172,7 +169,13 @@ def _statements(text: str, name: str, patience: _Patience) -> _Code:
     broken = [piece for piece in pieces if piece.node is None and name and header.match(piece.text)]
     if not defines:
         kept += broken
-    return _Code("\n\n".join(piece.text for piece in kept), defines, bool(broken) and not defines)
+    return _Code(_joined(kept, whole), defines, bool(broken) and not defines)
+
+
+def _joined(pieces: Sequence[Piece], code: Source) -> Source:
+    """Return a program of these statements; `code` itself, if that is its text."""
+    text = "\n\n".join(piece.text for piece in pieces)
+    return code if text == code.text else Source(text)
 
 
 def _continued(opening: str, text: str, name: str, patience: _Patience) -> Iterator[_Code]:
@@ -183,7 +186,7 @@ def _continued(opening: str, text: str, name: str, patience: _Patience) -> Itera
     opening = opening.rstrip() + "\n"
     for body in (text.lstrip("\n"), "    " + text.lstrip(), indent(dedent(text), "    ")):
         code = _statements(opening + body, name, patience)
-        tree = parse_bounded(code.text)
+        tree = code.source.tree
         function = definition(tree, name) if tree is not None else None
         if function is not None and returns(function):
             yield code
@@ -200,7 +203,7 @@ def _for_method(pieces: Sequence[Piece], name: str) -> list[Piece]:
     if not having:
         return []
     call = f"def {name}(*given, **named):\n    return {having[-1].name}().{name}(*given, **named)"
-    return _parsed(call) or []
+    return _parsed(Source(call)) or []
 
 
 def _is_def(node: ast.stmt | None, name: str) -> bool:
@@ -211,17 +214,17 @@ def _is_done(node: ast.stmt | None, name: str) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == name and returns(node)
 
 
-def _pieces(text: str, patience: _Patience) -> Iterator[Piece]:
-    """Yield the top-level statements of the text.
+def _pieces(text: str, whole: Source, patience: _Patience) -> Iterator[Piece]:
+    """Yield the top-level statements of the text. `whole` is the text without its margin.
 
     If the text is not valid as a whole, yield those that are found between its invalid parts.
     """
     if patience.over:
         return
-    whole = _parsed(dedent(text))
-    if whole is not None:
+    pieces = _parsed(whole)
+    if pieces is not None:
         patience.spend(len(text))
-        yield from whole
+        yield from pieces
         return
     lines = text.split("\n")
     at = 0
@@ -244,12 +247,12 @@ def _statement_at(lines: Sequence[str], start: int, patience: _Patience) -> tupl
     first = len(lines)
     for end in islice(chain(margins, [len(lines)]), _MOST_ENDS):
         first = min(first, end)
-        source = dedent("\n".join(lines[start:end]))
-        patience.spend(len(source))
+        source = Source(dedent("\n".join(lines[start:end])))
+        patience.spend(len(source.text))
         parsed = _parsed(source)
         if parsed is not None:
             return parsed, end
-        if not _OPENS.match(source) and not _OPEN.search(syntax_error(source)):
+        if not _OPENS.match(source.text) and not _OPEN.search(source.error):
             break
     return [Piece(dedent("\n".join(lines[start:first])).rstrip(), None)], first
 
@@ -259,25 +262,20 @@ def _is_at_margin(line: str, column: int) -> bool:
     return bool(stripped) and not stripped.startswith("#") and len(line) - len(stripped) <= column
 
 
-def _parsed(source: str) -> list[Piece] | None:
+def _parsed(source: Source) -> list[Piece] | None:
     """Return the statements of a program; None if it cannot be parsed.
 
     If mixed tabs and spaces prevent parsing, a tab counts as four spaces.
     """
-    tree = parse_bounded(source)
-    if tree is None and "\t" in source:
-        source = source.expandtabs(4)
-        tree = parse_bounded(source)
-    if tree is None:
+    if source.tree is None and "\t" in source.text:
+        source = Source(source.text.expandtabs(4))
+    if source.tree is None:
         return None
-    program = ProgramText(source, tree)
-    return [Piece(_text_of(node, program), node) for node in tree.body]
+    return [Piece(_text_of(node, source), node) for node in source.tree.body]
 
 
-def _text_of(node: ast.stmt, program: ProgramText) -> str:
+def _text_of(node: ast.stmt, program: Source) -> str:
     """Return the text of a statement, including its decorators."""
     start, end = program.span(node)
     decorators = node.decorator_list if isinstance(node, DECORATED) else []
-    return program.source[
-        min([start, *(program.starts[one.lineno - 1] for one in decorators)]) : end
-    ]
+    return program.text[min([start, *(program.starts[one.lineno - 1] for one in decorators)]) : end]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codejudge.source import definition, parse_bounded
+from codejudge.source import Source, definition
 from motet_tasks.rewards.extract import extract, without
 
 AUX = "def aux(x):\n    return x"
@@ -131,7 +131,7 @@ TABLE = {
 
 @pytest.mark.parametrize(("text", "code"), TABLE.values(), ids=TABLE.keys())
 def test_the_code_is_found_and_nothing_else(text, code):
-    assert extract(text, "aux") == code
+    assert extract(text, "aux").text == code
 
 
 BODY = "    for y in x:\n        return y\n    return 0"
@@ -150,25 +150,25 @@ HEAD = "def aux(x: list):"
     ],
 )
 def test_a_bare_body_goes_on_from_its_head(text):
-    assert extract(text, "aux", HEAD).startswith(f"{HEAD}\n{BODY}")
+    assert extract(text, "aux", HEAD).text.startswith(f"{HEAD}\n{BODY}")
 
 
 @pytest.mark.parametrize(
     "text", ["I return the result.", "    pass", "def other(x):\n    return x", "return", ""]
 )
 def test_what_returns_nothing_is_no_body(text):
-    assert "aux" not in extract(text, "aux", HEAD)
+    assert "aux" not in extract(text, "aux", HEAD).text
 
 
 def test_a_head_is_not_needed_where_the_function_stands():
-    assert extract(f"{HEAD}\n{BODY}", "aux", "def aux(y):") == f"{HEAD}\n{BODY}"
+    assert extract(f"{HEAD}\n{BODY}", "aux", "def aux(y):").text == f"{HEAD}\n{BODY}"
 
 
 def test_a_prompt_that_is_repeated_comes_with_its_body():
     text = (
         f'from typing import List\n\n{HEAD}\n    """Doc.\n    >>> aux([])\n    0\n    """\n{BODY}\n'
     )
-    tree = parse_bounded(extract(text, "aux", HEAD))
+    tree = extract(text, "aux", HEAD).tree
     assert [type(node) for node in tree.body] == [ast.ImportFrom, ast.FunctionDef]
     assert len(definition(tree, "aux").body) == 3
 
@@ -177,14 +177,14 @@ def test_a_function_is_found_behind_much_that_is_none():
     imports = "\n".join(f"import m{number}" for number in range(60))
     prose = "\n".join(f"import the module {number} from there = it is easy" for number in range(60))
     assert (
-        extract(f"{prose}\n{imports}\n{AUX}\nDone.", "aux")
+        extract(f"{prose}\n{imports}\n{AUX}\nDone.", "aux").text
         == imports.replace("\n", "\n\n") + f"\n\n{AUX}"
     )
 
 
 def test_without_a_name_all_code_is_kept_but_broken_parts():
     assert (
-        extract(f"{AUX}\n\ndef g(:\n    pass\n\nclass A:\n    pass")
+        extract(f"{AUX}\n\ndef g(:\n    pass\n\nclass A:\n    pass").text
         == f"{AUX}\n\nclass A:\n    pass"
     )
 
@@ -194,8 +194,8 @@ def test_names_are_taken_out_at_the_top_only():
         "from m import aux\n\ndef aux(x):\n    return x\n\nif x:\n    aux = 1\n\ndef main(x):\n"
         "    aux = x\n    return aux"
     )
-    assert without(code, {"aux"}) == "def main(x):\n    aux = x\n    return aux"
-    assert without("def aux(:", {"aux"}) == "def aux(:"
+    assert without(Source(code), {"aux"}).text == "def main(x):\n    aux = x\n    return aux"
+    assert without(Source("def aux(:"), {"aux"}).text == "def aux(:"
 
 
 # --------------------------------------------------------------------------------------- totality
@@ -238,16 +238,16 @@ LINES = st.sampled_from([*ODD, *CODE, "<|im_end|>"])
 @settings(max_examples=300, deadline=None)
 def test_whatever_the_text_a_string_comes_back_and_its_functions_parse(text, opening):
     code = extract(text, "aux", opening)
-    assert isinstance(code, str)
-    assert parse_bounded(code) is not None or "def aux" in code
+    assert isinstance(code.text, str)
+    assert code.tree is not None or "def aux" in code.text
 
 
 @given(st.lists(LINES, max_size=20).map("\n".join))
 @settings(max_examples=150, deadline=None)
 def test_extracting_twice_changes_nothing_where_the_code_parses(text):
     code = extract(text, "aux")
-    if parse_bounded(code) is not None:
-        assert extract(code, "aux") == code
+    if code.tree is not None:
+        assert extract(code.text, "aux") == code
 
 
 @pytest.mark.parametrize(
@@ -268,5 +268,5 @@ def test_extracting_twice_changes_nothing_where_the_code_parses(text):
 )
 def test_a_hostile_text_takes_no_longer_than_a_moment(text):
     begun = time.process_time()
-    assert isinstance(extract(text, "aux", HEAD), str)
+    assert isinstance(extract(text, "aux", HEAD).text, str)
     assert time.process_time() - begun < 1.5

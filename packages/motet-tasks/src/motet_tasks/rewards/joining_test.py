@@ -1,5 +1,6 @@
 import pytest
 
+from codejudge.source import Source
 from motet_tasks.rewards.joining import joined, unimported
 
 AUX = "def aux(x):\n    return x"
@@ -7,7 +8,12 @@ MAIN = "def main(x):\n    return aux(x)"
 
 
 def together(aux, main, given=""):
-    return joined({"aux": aux, "main": main}, given, ["aux"])
+    return texts_of({"aux": aux, "main": main}, ["aux"], given)
+
+
+def texts_of(parts, helpers, given=""):
+    sources = {name: Source(text) for name, text in parts.items()}
+    return [source.text for source in joined(sources, Source(given), helpers)]
 
 
 def run(*texts):
@@ -77,9 +83,8 @@ def test_names_of_ones_own_take_nothing_from_the_others(aux, main):
 
 def test_of_two_helpers_each_has_names_of_its_own():
     first, second = "n = 1\ndef aux1():\n    return n", "n = 2\ndef aux2():\n    return n"
-    texts = joined(
+    texts = texts_of(
         {"aux1": first, "aux2": second, "main": "n = 3\ndef main():\n    return n"},
-        "",
         ["aux1", "aux2"],
     )
     space = run(*texts)
@@ -115,4 +120,4 @@ def test_a_part_that_does_not_parse_stays_as_it_is():
     ],
 )
 def test_imports_of_what_helpers_write_are_taken_out(code, left):
-    assert unimported(code, ["aux"]) == left
+    assert unimported(Source(code), ["aux"]).text == left

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from motet_tasks.rewards.program_text import ProgramText, changeable, is_docstring
+from codejudge.source import Source
 
 Edit: TypeAlias = tuple[int, int, str]
 """(start offset, end offset, replacement)."""
@@ -52,23 +52,68 @@ _PAIRS = (
 _CONFUSED = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _LARGEST = 2**63
 """Larger numbers are not mutated: Python refuses to write the largest ones as decimals."""
+_UNTOUCHED = ("annotation", "returns", "decorator_list")
+"""Fields of a node that are never mutated: they do not affect the run, or affect too much."""
+_BETWEEN = r"(?:[\s()\\]|#[^\r\n]*)*"
+"""What may be between two operands besides their operator."""
+
+
+# ------------------------------------------------------------------------- what may be changed
+
+
+def _nodes(text: Source) -> Iterator[ast.AST]:
+    """Yield every node that may be changed."""
+    if text.tree is not None:
+        yield from _changeable(text.tree)
+
+
+def _changeable(node: ast.AST, *, nested: bool = True) -> Iterator[ast.AST]:
+    """Yield `node` and the nodes below it that may be changed.
+
+    Annotations, return annotations, decorators, docstrings, patterns and f-strings are left out:
+    positions in f-strings are not exact. Functions and classes below `node` are included only if
+    `nested`.
+    """
+    if isinstance(node, ast.JoinedStr | ast.pattern) or is_docstring(node):
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in _UNTOUCHED:
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            if isinstance(child, ast.AST) and (nested or not inner):
+                yield from _changeable(child, nested=nested)
+
+
+def is_docstring(node: ast.AST) -> bool:
+    """Test whether the statement is a bare constant, which has no effect."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _symbol(text: Source, left: ast.expr, symbol: str) -> tuple[int, int]:
+    """Return the span of the operator `symbol` after its left operand."""
+    pattern = re.compile(_BETWEEN + "(" + r"\s+".join(map(re.escape, symbol.split())) + ")")
+    match = pattern.match(text.text, text.span(left)[1])
+    assert match is not None
+    return match.span(1)
 
 
 # ----------------------------------------------------------------------------- symbols and values
 
 
 def _exchanged(
-    text: ProgramText, left: ast.expr, operator: ast.AST, table: _Symbols, assigning: str = ""
+    text: Source, left: ast.expr, operator: ast.AST, table: _Symbols, assigning: str = ""
 ) -> Iterator[Edit]:
     if type(operator) in table:
         symbol, others = table[type(operator)]
-        start, end = text.symbol(left, symbol + assigning)
+        start, end = _symbol(text, left, symbol + assigning)
         yield from ((start, end, other + assigning) for other in others)
 
 
-def operator(text: ProgramText) -> Iterator[Edit]:
+def operator(text: Source) -> Iterator[Edit]:
     """`+` becomes `-`, `//` becomes `%`, `and` becomes `or`."""
-    for node in text.nodes:
+    for node in _nodes(text):
         match node:
             case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod()):
                 continue  # formatting
@@ -81,17 +126,17 @@ def operator(text: ProgramText) -> Iterator[Edit]:
                     yield from _exchanged(text, left, op, _ARITHMETIC)
 
 
-def comparison(text: ProgramText) -> Iterator[Edit]:
+def comparison(text: Source) -> Iterator[Edit]:
     """`<` becomes `<=` or `>`, `in` becomes `not in`."""
-    for node in text.nodes:
+    for node in _nodes(text):
         if isinstance(node, ast.Compare):
             for left, op in zip((node.left, *node.comparators), node.ops, strict=False):
                 yield from _exchanged(text, left, op, _COMPARISONS)
 
 
-def constant(text: ProgramText) -> Iterator[Edit]:
+def constant(text: Source) -> Iterator[Edit]:
     """Change a number by 1, negate a boolean, or empty a string."""
-    for node in text.nodes:
+    for node in _nodes(text):
         if isinstance(node, ast.Constant):
             yield from (
                 (*text.span(node), other) for other in _other_constants(node.value, text.of(node))
@@ -110,9 +155,9 @@ def _other_constants(value: object, written: str) -> tuple[str, ...]:
     return ()
 
 
-def wrong_function(text: ProgramText) -> Iterator[Edit]:
+def wrong_function(text: Source) -> Iterator[Edit]:
     """`min` becomes `max`, `append` becomes `extend`."""
-    for node in text.nodes:
+    for node in _nodes(text):
         match node:
             case ast.Name(id=name, ctx=ast.Load()) if name in _CONFUSED:
                 yield (*text.span(node), _CONFUSED[name])
@@ -124,10 +169,10 @@ def wrong_function(text: ProgramText) -> Iterator[Edit]:
 # ------------------------------------------------------------------------------------- off by one
 
 
-def off_by_one(text: ProgramText) -> Iterator[Edit]:
+def off_by_one(text: Source) -> Iterator[Edit]:
     """Add 1 to or subtract 1 from an index, or a bound of a range or a slice."""
     counters = frozenset(_counters(text))
-    for node in text.nodes:
+    for node in _nodes(text):
         bounds: list[ast.expr | None] = []
         match node:
             case ast.Call(func=ast.Name(id="range"), args=args):
@@ -141,13 +186,13 @@ def off_by_one(text: ProgramText) -> Iterator[Edit]:
                 yield from ((*text.span(bound), _moved(text, bound, by)) for by in (1, -1))
 
 
-def _counters(text: ProgramText) -> Iterator[str]:
+def _counters(text: Source) -> Iterator[str]:
     """Yield the names of integer variables.
 
     These are loop variables over a `range`, counters of `enumerate`, and targets of an augmented
     assignment with an integer constant, such as `+= 1`.
     """
-    for node in text.nodes:
+    for node in _nodes(text):
         match node:
             case ast.AugAssign(target=ast.Name(id=name), value=ast.Constant(value=int())):
                 yield name
@@ -175,7 +220,7 @@ def _is_index(node: ast.expr, counters: frozenset[str]) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
 
 
-def _moved(text: ProgramText, node: ast.expr, by: int) -> str:
+def _moved(text: Source, node: ast.expr, by: int) -> str:
     """Return the source of `node` plus `by`, as short as a person would write it."""
     match node:
         case ast.Constant(value=int(value)) if abs(value) < _LARGEST:
@@ -186,8 +231,8 @@ def _moved(text: ProgramText, node: ast.expr, by: int) -> str:
             return str(by - value)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=1)):
             if isinstance(op, ast.Sub) == (by > 0):  # `x - 1` plus 1 is `x`
-                return text.source[
-                    text.span(node)[0] : text.symbol(left, _ARITHMETIC[type(op)][0])[0]
+                return text.text[
+                    text.span(node)[0] : _symbol(text, left, _ARITHMETIC[type(op)][0])[0]
                 ].rstrip()
     plain = isinstance(
         node,
@@ -206,13 +251,13 @@ def _moved(text: ProgramText, node: ast.expr, by: int) -> str:
 # -------------------------------------------------------------------------------- names and calls
 
 
-def wrong_variable(text: ProgramText) -> Iterator[Edit]:
+def wrong_variable(text: Source) -> Iterator[Edit]:
     """Replace a variable of a function by another one that has a value at that point."""
-    for function in text.nodes:
+    for function in _nodes(text):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         known = list(_known(text, function))
-        for node in changeable(function, nested=False):
+        for node in _changeable(function, nested=False):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 start, end = text.span(node)
                 names = sorted({name for name, since, until in known if since <= start < until})
@@ -221,7 +266,7 @@ def wrong_variable(text: ProgramText) -> Iterator[Edit]:
 
 
 def _known(
-    text: ProgramText, function: ast.FunctionDef | ast.AsyncFunctionDef
+    text: Source, function: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> Iterator[tuple[str, int, int]]:
     """Yield the function's variables as (name, start, end) of where each can be read.
 
@@ -229,7 +274,7 @@ def _known(
     """
     body = text.span(function.body[0])[0], text.span(function)[1]
     yield from ((name, *body) for name in _parameters(function.args))
-    own = list(changeable(function, nested=False))
+    own = list(_changeable(function, nested=False))
     inner: set[int] = set()
     for node in own:
         match node:
@@ -261,22 +306,22 @@ def _parameters(args: ast.arguments) -> list[str]:
     return [each.arg for each in every if each is not None]
 
 
-def swapped_arguments(text: ProgramText) -> Iterator[Edit]:
+def swapped_arguments(text: Source) -> Iterator[Edit]:
     """Swap two neighbouring arguments of a call."""
-    for node in text.nodes:
+    for node in _nodes(text):
         if isinstance(node, ast.Call):
             for one, other in zip(node.args, node.args[1:], strict=False):
                 if not isinstance(one, ast.Starred) and not isinstance(other, ast.Starred):
                     (start, middle), (behind, end) = text.span(one), text.span(other)
-                    yield start, end, text.of(other) + text.source[middle:behind] + text.of(one)
+                    yield start, end, text.of(other) + text.text[middle:behind] + text.of(one)
 
 
 # ---------------------------------------------------------------------- conditions and statements
 
 
-def negated_condition(text: ProgramText) -> Iterator[Edit]:
+def negated_condition(text: Source) -> Iterator[Edit]:
     """`if x` becomes `if not x`, `if not x` becomes `if x`."""
-    for node in text.nodes:
+    for node in _nodes(text):
         match node:
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                 yield (*text.span(test), _negated(text, test))
@@ -284,7 +329,7 @@ def negated_condition(text: ProgramText) -> Iterator[Edit]:
                 yield from ((*text.span(test), _negated(text, test)) for test in tests)
 
 
-def _negated(text: ProgramText, test: ast.expr) -> str:
+def _negated(text: Source, test: ast.expr) -> str:
     written = text.of(test)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return written.removeprefix("not").lstrip()
@@ -292,9 +337,9 @@ def _negated(text: ProgramText, test: ast.expr) -> str:
     return f"not ({written})" if loose else f"not {written}"
 
 
-def dropped_statement(text: ProgramText) -> Iterator[Edit]:
+def dropped_statement(text: Source) -> Iterator[Edit]:
     """Drop an assignment, a call or a branch, empty a loop's body, or return None."""
-    for node in text.nodes:
+    for node in _nodes(text):
         match node:
             case ast.Return(value=ast.expr() as value):
                 yield (*text.span(value), "None")
@@ -315,7 +360,7 @@ def _is_droppable(node: ast.stmt) -> bool:
     return isinstance(node, kinds) and not is_docstring(node)
 
 
-def _without(text: ProgramText, node: ast.stmt, *, alone: bool) -> Edit:
+def _without(text: Source, node: ast.stmt, *, alone: bool) -> Edit:
     """Remove a statement.
 
     Its lines are deleted if they hold nothing else and its block keeps another statement. Otherwise
@@ -323,18 +368,18 @@ def _without(text: ProgramText, node: ast.stmt, *, alone: bool) -> Edit:
     """
     start, end = text.span(node)
     begin, stop = text.starts[text.line(start) - 1], text.end_of_line(end)
-    branch = text.source.startswith("elif", start)
+    branch = text.text.startswith("elif", start)
     if (
         (alone and not branch)
-        or text.source[begin:start].strip()
-        or text.source[end:stop].partition("#")[0].strip()
+        or text.text[begin:start].strip()
+        or text.text[end:stop].partition("#")[0].strip()
     ):
         return start, end, "pass"
     following = text.starts[text.line(end)] if text.line(end) < len(text.starts) else stop
     return begin, following, ""
 
 
-OPERATORS: Mapping[str, Callable[[ProgramText], Iterator[Edit]]] = MappingProxyType(
+OPERATORS: Mapping[str, Callable[[Source], Iterator[Edit]]] = MappingProxyType(
     {
         each.__name__: each
         for each in (

@@ -10,9 +10,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from codejudge.source import parse_bounded
+from codejudge.source import Source
 from motet_tasks.rewards.mutation_operators import OPERATORS
-from motet_tasks.rewards.program_text import ProgramText
 
 
 @dataclass(frozen=True)
@@ -39,27 +38,26 @@ def mutants(
     and its tree differs from the original's and from every other mutant's.
 
     Raises:
-        ValueError: if `source` is not valid Python, or longer than `parse_bounded` accepts.
+        ValueError: if `source` is not valid Python, or longer than a Source may be.
     """
-    tree = parse_bounded(source)
-    if tree is None:
+    text = Source(source)
+    if text.tree is None:
         raise ValueError(f"expected a Python program to mutate, got {source[:60]!r}")
-    text = ProgramText(source, tree)
-    seen = {ast.dump(tree)}
+    seen = {ast.dump(text.tree)}
     found: list[Mutant] = []
     for operator, start, end, new in _in_turns(text, first_line, random.Random(seed)):
         if limit is not None and len(found) >= limit:
             break
         changed = source[:start] + new + source[end:]
-        parsed = parse_bounded(changed)
-        if parsed is not None and ast.dump(parsed) not in seen:
-            seen.add(ast.dump(parsed))
+        tree = Source(changed).tree
+        if tree is not None and (dump := ast.dump(tree)) not in seen:
+            seen.add(dump)
             found.append(_mutant(text, operator, start, end, changed))
     return found
 
 
 def _in_turns(
-    text: ProgramText, first_line: int, draw: random.Random
+    text: Source, first_line: int, draw: random.Random
 ) -> Iterator[tuple[str, int, int, str]]:
     """Yield all edits as (operator, start, end, replacement), in shuffled order.
 
@@ -77,9 +75,9 @@ def _in_turns(
         yield from (pile[depth] for pile in piles if depth < len(pile))
 
 
-def _mutant(text: ProgramText, operator: str, start: int, end: int, changed: str) -> Mutant:
+def _mutant(text: Source, operator: str, start: int, end: int, changed: str) -> Mutant:
     line = text.line(start)
     begin, stop = text.starts[line - 1], text.end_of_line(max(start, end - 1))
-    original = text.source[begin:stop]
-    mutated = changed[begin : stop + len(changed) - len(text.source)]
+    original = text.text[begin:stop]
+    mutated = changed[begin : stop + len(changed) - len(text.text)]
     return Mutant(changed, operator, line, original.strip(), mutated.strip())

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TypeAlias
 
-from codejudge.source import syntax_error
 from codejudge.suite import Suite
 from motet.settings import Settings
-from motet_tasks.rewards.code import Judge, Note, Program, returns_value
+from motet_tasks.rewards.code import Judge, Note, Program
 
 _NUMBERED = re.compile(r"\blines?\b[\s#:*`]*(\d+)(?:\s*(?:-|–|to)\s*(\d+))?", re.IGNORECASE)
 _MOST_NAMED = 1000
@@ -120,9 +119,8 @@ async def score_repair(program: Program, buggy: str, suite: Suite, sandbox: Judg
 
     Raises SandboxFault.
     """
-    name, code = program.entry_point, program.main
-    error = syntax_error(code) if code else ""
-    defined = returns_value(code, name)
+    name, error = program.entry_point, program.main.error
+    defined = program.defined[name]
     notes = [
         (defined, f"`{name}` is {'defined' if defined else 'not defined, or returns nothing'}")
     ]
@@ -142,6 +140,6 @@ async def score_repair(program: Program, buggy: str, suite: Suite, sandbox: Judg
         "parses": float(verdict is not None),
         "tests_passed": verdict.share if verdict is not None else 0.0,
         "success": float(verdict is not None and verdict.passed),
-        "kept": kept(buggy, code) if verdict is not None else 0.0,
+        "kept": kept(buggy, program.main.text) if verdict is not None else 0.0,
     }
     return RepairScore(terms, tuple(notes))

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from codejudge import CaseResult, SandboxFault, Suite, Verdict
+from codejudge.source import Source
 from motet_tasks.rewards.code import Program
 from motet_tasks.rewards.repair import (
     RepairWeights,
@@ -101,9 +102,8 @@ class Runner:
 
 
 def score(code, sandbox=None, prelude=""):
-    return asyncio.run(
-        score_repair(Program("f", code, prelude=prelude), BUGGY, SUITE, sandbox or Runner())
-    )
+    program = Program("f", Source(code), prelude=Source(prelude))
+    return asyncio.run(score_repair(program, BUGGY, SUITE, sandbox or Runner()))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, TypeAlias
 
 from codejudge.source import parse_bounded
@@ -91,8 +92,9 @@ class Skeleton:
         """The keys of the methods to write, in the order of the skeleton."""
         return tuple(stub.key for stub in self.stubs)
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
+        """Nobody may change it."""
         return ast.parse(self.text)
 
     def fill(
