@@ -10,7 +10,7 @@ from motet.commands.console import out
 from motet.commands.options import AsJson, Overrides
 from motet.commands.shell_completion import complete_run
 
-Source = Annotated[
+Exported = Annotated[
     Path,
     typer.Argument(
         help="A run folder, RUN/best, or a checkpoint such as RUN/checkpoints/step-000050.",
@@ -49,7 +49,7 @@ Overwrite = Annotated[
 
 
 def export(
-    run: Source,
+    run: Exported,
     overrides: Overrides = None,
     *,
     into: Into,
