@@ -88,7 +88,7 @@ def run(name, models, rows, runs, monkeypatch, *words, **small):
     if "models" in name:
         said["another_policy_base_model"] = f"[{models[1]}]"
     if "2x3" in name:
-        said |= {"server_dict": "null", "motet_verifier": "{constant: 0.5}"}
+        said |= {"server_dict": "null", "motet.verifier": "{constant: 0.5}"}
     overrides = [f"{key}={value}" for key, value in (said | small).items()]
     script = ["experiments/train_maporl.py", "--config", f"experiments/configs/maporl_{name}.yaml"]
     monkeypatch.setattr(sys, "argv", [*script, "--override", *overrides, *words])
