@@ -93,7 +93,7 @@ def arena() -> Iterator[Arena]:
         socket.socket(socket.AF_UNIX) as abstract,
     ):
         patch.setenv("HF_TOKEN", "SECRET123")
-        abstract.bind("\0motet" + secrets.token_hex(8))
+        abstract.bind("\0judged" + secrets.token_hex(8))
         abstract.listen()
         tcp.setblocking(False)
         abstract.setblocking(False)

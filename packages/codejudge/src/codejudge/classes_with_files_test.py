@@ -254,7 +254,7 @@ PLACES = {
         "os.close(self.fd); os.remove(self.path)",
     ),
     "gettempdir": (
-        "self.path = os.path.join(tempfile.gettempdir(), 'motet-y.db')",
+        "self.path = os.path.join(tempfile.gettempdir(), 'own-y.db')",
         "os.remove(self.path)",
     ),
 }

@@ -3,9 +3,9 @@
 It forks one locked child per program. In test mode it forks one for the candidate and one for its
 judge.
 
-It starts without site packages and with an empty environment, and imports nothing of Motet outside
-this folder. It never holds the text of a program or test, because later children would inherit it:
-a child reads it from the channel itself. The server relays what children write through a memory
+It starts without site packages and with an empty environment, and imports only this folder and the
+standard library. It never holds the text of a program or test, because later children would inherit
+it: a child reads it from the channel itself. The server relays what children write through a memory
 mapping that it unmaps before the next fork. Descriptor 0 is its socket to the host. If the host
 closes the socket, the children and the server end.
 """

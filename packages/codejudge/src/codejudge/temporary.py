@@ -30,7 +30,7 @@ def folder(prefix: str, suffix: str = "", place: Path | None = None) -> Iterator
     """Yield a new folder, in `place` or in the machine's temporary folder. Removes it afterwards.
 
     First removes the folders that killed processes left: those with this prefix and suffix. In the
-    machine's temporary folder, those whose prefix has the same first word, such as "motet-".
+    machine's temporary folder, those whose prefix has the same first word, such as "app-".
     """
     sweep(prefix.partition("-")[0] + "-" if place is None else prefix, suffix, place)
     path, lock = make(prefix, suffix, place)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 HOLDER = """
 import sys, time
 from codejudge import temporary
-path, lock = temporary.make("motet-")
+path, lock = temporary.make("app-")
 (path / "model" / "deep").mkdir(parents=True)
 (path / "model" / "weights").write_text("x")
 print(path, flush=True)
@@ -57,24 +57,24 @@ def process(program: str, place: Path) -> Iterator[tuple[subprocess.Popen[str], 
 
 
 def test_a_folder_is_there_in_its_block_and_gone_behind_it(place: Path) -> None:
-    with temporary.folder("motet-check-") as made:
+    with temporary.folder("app-check-") as made:
         (made / "some").mkdir()
         (made / "some" / "file").write_text("x")
         assert list(place.iterdir()) == [made]
-        assert made.name.startswith("motet-check-")
-    with contextlib.suppress(ZeroDivisionError), temporary.folder("motet-"):
+        assert made.name.startswith("app-check-")
+    with contextlib.suppress(ZeroDivisionError), temporary.folder("app-"):
         raise ZeroDivisionError
     assert list(place.iterdir()) == []
 
 
 def test_what_a_killed_process_left_goes_at_the_next_start(place: Path) -> None:
     with process(HOLDER, place) as (made, left):
-        with temporary.folder("motet-"):
+        with temporary.folder("app-"):
             assert (left / "model" / "weights").exists(), "its process lives"
         made.kill()
         made.wait()
     assert left.exists()
-    with temporary.folder("motet-") as mine:
+    with temporary.folder("app-") as mine:
         assert list(place.iterdir()) == [mine]
 
 
@@ -82,7 +82,7 @@ def test_a_folder_lives_as_long_as_a_child_of_its_process(place: Path) -> None:
     with process(FORKED, place) as (made, held):
         made.kill()
         made.wait()
-        temporary.sweep("motet-")
+        temporary.sweep("app-")
         assert held.exists()
         os.killpg(made.pid, signal.SIGKILL)
         assert made.stdout is not None
@@ -96,7 +96,7 @@ def test_a_folder_lives_as_long_as_a_child_of_its_process(place: Path) -> None:
                 break
             os.close(handle)
         os.close(handle)
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert not held.exists()
 
 
@@ -104,24 +104,24 @@ def test_what_is_not_ours_stays_whatever_its_name(
     place: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    model, lock = temporary.make("motet-")
+    model, lock = temporary.make("app-")
     os.close(lock)
-    shutil.copytree(model, place / "motet-copy")  # a copy that somebody wanted to keep
-    model = model.rename(place / "motet-kept")
-    (elsewhere / temporary._MARK).write_bytes(temporary._said("motet-link"))
-    (place / "motet-training").mkdir()  # a folder of the user, without our mark
-    (place / "motet-training" / "results").write_text("x")
-    (place / "motet-link").symlink_to(elsewhere)
-    (place / "motet-file").write_text("x")
-    (place / "motet-loop").mkdir()
-    (place / "motet-loop" / temporary._MARK).symlink_to(elsewhere / "mark")
-    (elsewhere / "mark").write_bytes(temporary._said("motet-loop"))
-    (place / "motet-pipe").mkdir()
-    os.mkfifo(place / "motet-pipe" / temporary._MARK)
+    shutil.copytree(model, place / "app-copy")  # a copy that somebody wanted to keep
+    model = model.rename(place / "app-kept")
+    (elsewhere / temporary._MARK).write_bytes(temporary._said("app-link"))
+    (place / "app-training").mkdir()  # a folder of the user, without our mark
+    (place / "app-training" / "results").write_text("x")
+    (place / "app-link").symlink_to(elsewhere)
+    (place / "app-file").write_text("x")
+    (place / "app-loop").mkdir()
+    (place / "app-loop" / temporary._MARK).symlink_to(elsewhere / "mark")
+    (elsewhere / "mark").write_bytes(temporary._said("app-loop"))
+    (place / "app-pipe").mkdir()
+    os.mkfifo(place / "app-pipe" / temporary._MARK)
     (place / "other").mkdir()
     (place / "other" / temporary._MARK).write_bytes(temporary._said("other"))
     before = {path: path.lstat().st_ino for path in place.rglob("*")}
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert {path: path.lstat().st_ino for path in place.rglob("*")} == before
     assert sorted(elsewhere.iterdir()) == [elsewhere / temporary._MARK, elsewhere / "mark"]
 
@@ -129,25 +129,25 @@ def test_what_is_not_ours_stays_whatever_its_name(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what another user owns")
 @pytest.mark.parametrize("owned", ["folder", "mark"])
 def test_another_users_folder_stays(owned: str, place: Path) -> None:
-    folder, lock = temporary.make("motet-theirs-")
+    folder, lock = temporary.make("app-theirs-")
     os.close(lock)
     os.chown(folder if owned == "folder" else folder / temporary._MARK, 54321, 54321)
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert folder.exists()
     os.chown(folder if owned == "folder" else folder / temporary._MARK, 0, 0)
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert not folder.exists()
 
 
 def test_a_folder_of_another_machine_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a shared file system, each machine may see its own locks only."""
-    folder, lock = temporary.make("motet-")
+    folder, lock = temporary.make("app-")
     os.close(lock)
     with monkeypatch.context() as patch:
         patch.setattr(temporary, "_said", lambda name: f"another.machine\n{name}\n".encode())
-        temporary.sweep("motet-")
+        temporary.sweep("app-")
     assert folder.exists()
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert not folder.exists()
 
 
@@ -166,17 +166,17 @@ def test_who_makes_a_folder_waits_for_who_looks_at_it(
         flock(handle, operation)
 
     made: list[tuple[Path, int]] = []
-    maker = threading.Thread(target=lambda: made.append(temporary.make("motet-")))
+    maker = threading.Thread(target=lambda: made.append(temporary.make("app-")))
     monkeypatch.setattr(fcntl, "flock", late)
     maker.start()
     maker.join()
     ((folder, lock),) = made
     assert looked.is_set()
     assert (folder / temporary._MARK).exists()
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert folder.exists()
     os.close(lock)
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert not folder.exists()
 
 
@@ -188,7 +188,7 @@ def test_a_place_that_cannot_be_listed_or_is_none_stops_nobody(
 
     for gone in (lambda: str(place / "absent"), none):
         monkeypatch.setattr(tempfile, "gettempdir", gone)
-        temporary.sweep("motet-")
+        temporary.sweep("app-")
 
 
 def test_folders_beside_another_are_swept_by_its_name(tmp_path: Path) -> None:
@@ -207,22 +207,22 @@ def test_a_link_in_a_left_folder_is_removed_and_not_followed(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "precious").write_text("x")
-    left, lock = temporary.make("motet-")
+    left, lock = temporary.make("app-")
     (left / "inner").mkdir()
     for link in (left / "link", left / "inner" / "link"):
         link.symlink_to(elsewhere)
     os.close(lock)
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert not left.exists()
     assert (elsewhere / "precious").exists()
 
 
 def test_who_sweeps_at_the_same_time_does_not_fail(place: Path) -> None:
     for _ in range(40):
-        left, lock = temporary.make("motet-")
+        left, lock = temporary.make("app-")
         (left / "file").touch()
         os.close(lock)
-    command = [sys.executable, "-c", "from codejudge import temporary\ntemporary.sweep('motet-')"]
+    command = [sys.executable, "-c", "from codejudge import temporary\ntemporary.sweep('app-')"]
     environment = os.environ | {"TMPDIR": str(place)}
     sweepers = [subprocess.Popen(command, cwd=ROOT, env=environment) for _ in range(3)]
     assert [sweeper.wait() for sweeper in sweepers] == [0, 0, 0]
@@ -232,7 +232,7 @@ def test_who_sweeps_at_the_same_time_does_not_fail(place: Path) -> None:
 def test_a_folder_that_was_half_removed_can_still_be_swept(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left, lock = temporary.make("motet-")
+    left, lock = temporary.make("app-")
     (left / "a").mkdir()
     (left / "a" / "file").touch()
     with monkeypatch.context() as patch:
@@ -240,7 +240,7 @@ def test_a_folder_that_was_half_removed_can_still_be_swept(
         with pytest.raises(KeyboardInterrupt):
             temporary.remove(left)
     os.close(lock)
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert list(place.iterdir()) == []
 
 
@@ -268,10 +268,10 @@ def test_a_folder_that_cannot_be_removed_is_no_error(
     def refuse(path: Path) -> None:
         raise PermissionError(path)
 
-    with monkeypatch.context() as patch, temporary.folder("motet-") as left:
+    with monkeypatch.context() as patch, temporary.folder("app-") as left:
         patch.setattr(temporary, "remove", refuse)
     assert left.exists()
-    temporary.sweep("motet-")
+    temporary.sweep("app-")
     assert not left.exists()
 
 
