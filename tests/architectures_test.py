@@ -17,7 +17,7 @@ from motet.models.causal_lm import Capabilities
 from motet.models.critic import Critic
 from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward
-from motet.models.padding import Rows, padded
+from motet.models.rows import Rows, padded
 from motet.models.sampler import LocalSampler
 from motet.settings import Decode, Lora
 from tests.architectures import REFUSED, SOUND, WINDOW, alone, make

@@ -9,7 +9,7 @@ from transformers import GenerationConfig
 
 import motet
 from motet.models.backbone import Backbone
-from motet.models.ends import ends_of
+from motet.models.completions import ends_of
 from tests.fixtures.model_folders import EOS, make_model_folder, set_keys
 from tests.small_runs import run_config
 

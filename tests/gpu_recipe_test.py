@@ -11,7 +11,7 @@ from motet.api import memory_estimate
 from motet.assembly import task_setup
 from motet.config.paths import config_path
 from motet.models import memory
-from motet.models.quantized import Quantize
+from motet.models.compute import Quantize
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "gpu.md").read_text()

@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 
 from motet.batch import Batch
 from motet.errors import MotetError
-from motet.models import attention, cache, capabilities, decode
+from motet.models import attention, capabilities, decode
 from motet.models.backbone import Backbone
 from motet.models.decode import DecodeRequest
 from motet.models.forward import forward
-from motet.models.padding import Rows, padded
+from motet.models.rows import Rows, padded
 from motet.models.suspect import suspect
 from motet.settings import Decode, Lora
 from motet.trainer.alarms import MISMATCH
@@ -83,9 +83,9 @@ def share_at_another_scale(monkeypatch: pytest.MonkeyPatch) -> None:
         backbone.model.set_attn_implementation(attention.NAME)
         return True
 
-    attend = cache.SharedPrompt.attend
+    attend = attention.SharedPrompt.attend
     monkeypatch.setattr(
-        cache.SharedPrompt,
+        attention.SharedPrompt,
         "attend",
         lambda self, q, k, v, scale: attend(self, q, k, v, 3.0 * scale),
     )

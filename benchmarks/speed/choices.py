@@ -24,10 +24,10 @@ from transformers import StaticCache
 from transformers.cache_utils import Cache
 
 import motet.models.decode as decoding
+from motet.models.attention import give_room, share_prompts
 from motet.models.backbone import Backbone
-from motet.models.cache import give_room, share_prompts
 from motet.models.decode import SHARED, DecodeRequest, decode
-from motet.models.padding import positions
+from motet.models.rows import positions
 from motet.settings import Decode, Lora
 
 BUILD = peers.ROOT / "build" / "speed"

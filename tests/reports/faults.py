@@ -131,13 +131,13 @@ FAULTS = [
     ),
     Edit(
         TEXTS + "a_stop_string_that_is_a_special_token_ends_a_completion",
-        "models/ends.py",
+        "models/completions.py",
         "return tuple(known[stop] for stop in stops if stop in known)",
         "return ()",
     ),
     Edit(
         TEXTS + "the_end_of_a_turn_that_is_not_eos_ends_a_completion",
-        "models/ends.py",
+        "models/completions.py",
         "{*self.eos, *self.added, *self.turn}",
         "{*self.eos, *self.added}",
     ),
@@ -161,7 +161,7 @@ FAULTS = [
     ),
     Edit(
         TEXTS + "padding_on_the_left_changes_no_sample_and_no_log_probability",
-        "models/padding.py",
+        "models/rows.py",
         "return (mask_PL.long().cumsum(dim=1) - 1).clamp(min=0)",
         "return mask_PL.long().new_ones(mask_PL.shape).cumsum(dim=1) - 1",
     ),
@@ -210,20 +210,20 @@ FAULTS = [
     ),
     Edit(
         NUMBERS + "training_sees_the_log_probabilities_of_sampling[top_k=3]",
-        "models/sampling.py",
+        "models/decode.py",
         "    return token_B, scaled_BV.gather(1, token_B[:, None]).squeeze(1) - total_B",
         "    kept_B1 = weight_BV.gather(1, token_B[:, None]) / cdf_BV[:, -1:]\n"
         "    return token_B, kept_B1.squeeze(1).log().float()",
     ),
     Edit(
         NUMBERS + "packed_rows_do_not_see_each_other",
-        "models/sequence_packing.py",
+        "models/rows.py",
         "positions.append((length_P[prompt_of_B, None] + after_L)[read_BL])",
         "positions.append((length_P.sum() + after_L).expand_as(read_BL)[read_BL])",
     ),
     Edit(
         NUMBERS + "completions_of_other_lengths_keep_their_own_logits",
-        "models/sequence_packing.py",
+        "models/rows.py",
         "ends_BL = (first_P + length_P - 1)[prompt_of_B, None]",
         "ends_BL = (first_P + length_P.max() - 1)[prompt_of_B, None]",
     ),
@@ -283,13 +283,13 @@ FAULTS = [
     ),
     Edit(
         NUMBERS + "checkpointing_blocks_keeps_every_gradient_of_an_adapter",
-        "models/recompute.py",
+        "models/causal_lm.py",
         "use_reentrant=False",
         "use_reentrant=True",
     ),
     Edit(
         NUMBERS + "small_updates_of_bfloat16_weights_add_up",
-        "models/masters.py",
+        "models/backbone.py",
         "            weight.copy_(master)",
         "            weight.copy_(master)\n            master.copy_(weight)",
     ),
@@ -464,7 +464,7 @@ FAULTS = [
     ),
     Edit(
         ADAPTERS + "a_trained_model_is_saved_once_and_loads_whole[True]",
-        "models/saving.py",
+        "models/backbone.py",
         "    model.save_pretrained(folder, state_dict=state)\n",
         "    model.save_pretrained(folder, state_dict=state)\n"
         "    from safetensors.torch import load_file, save_file\n"

@@ -14,14 +14,13 @@ from safetensors.torch import load_file, save_file
 
 from motet.core import Chat
 from motet.errors import ConfigError, RewardFault, SamplerFault
-from motet.models.attention_choice import Attention
 from motet.models.backbone import Backbone, Policy
+from motet.models.compute import Attention, DType
 from motet.models.content import text_ids
 from motet.models.critic import Critic
-from motet.models.dtypes import DType
 from motet.models.folder import inside, library
-from motet.models.padding import padded
 from motet.models.prompts import check_whole, encode
+from motet.models.rows import padded
 from motet.safety.reading import WEIGHTS
 from motet.settings import Lora
 from motet_verifier.folder import ADAPTER, CARD, FORMAT, HEAD, Card, Reads, check_folder

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from motet.models.model_config import shortened_context
+from motet.models.loading import shortened_context
 from motet_serve.http.server import reserved, run_app
 from motet_verifier.app import create_app
 from motet_verifier.folder import Reads

@@ -18,7 +18,7 @@ from motet.core.seeding import derive
 from motet.errors import ConfigError
 from motet.losses import reduce
 from motet.models.learner import LocalLearner
-from motet.models.padding import padded
+from motet.models.rows import padded
 from motet.settings import Optimizer
 from motet_verifier.answers import LabelledAnswer
 from motet_verifier.model import Unreadable, Verifier, VerifierInput

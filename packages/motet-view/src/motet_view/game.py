@@ -154,7 +154,7 @@ def _tokenizer(file: str, changed_ns: int) -> Any:
     """Return a tokenizer, or None if its file is broken or would take endless time."""
     from tokenizers import Tokenizer
 
-    from motet.models.tokenizer_file import check_tokenizer
+    from motet.models.folder import check_tokenizer
 
     try:
         check_tokenizer(Path(file))

@@ -19,8 +19,8 @@ from motet.core.seeding import derive
 from motet.errors import ConfigError, SamplerFault
 from motet.evaluation.evaluate import evaluate as play_all
 from motet.models.chat_template import tokenizer_with
+from motet.models.compute import DTYPES
 from motet.models.devices import resolve_device
-from motet.models.dtypes import DTYPES
 from motet.models.loading import load_model
 from motet.rollout.prompts import with_system
 from motet.rollout.record import read_episodes

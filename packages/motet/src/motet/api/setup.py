@@ -17,7 +17,7 @@ from motet.assembly.trained import steps_behind, trained_folders
 from motet.config.load import load_recorded, load_target, make_config
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RecordedConfig, RunConfig, RunKeys
-from motet.models.model_config import shortened_context
+from motet.models.loading import shortened_context
 from motet.trainer.progress import Progress
 from motet.trainer.run_folder import RunFolder
 from motet.user_code.plugins import look_at

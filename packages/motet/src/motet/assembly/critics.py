@@ -10,7 +10,7 @@ from motet.config.sections import CriticConfig, ModelConfig
 from motet.core.seeding import derive
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
-from motet.models.ranks import Ranks
+from motet.models.shards import Ranks
 from motet.settings import Lora, Optimizer
 from motet.trainer.components import REWARD_MODEL
 

@@ -7,7 +7,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.assembly.task_setup import TeamSetup
 from motet.models.chat_template import tokenizer_with
-from motet.models.ends import CompletionEnds, completion_ends
+from motet.models.completions import CompletionEnds, completion_ends
 from motet.models.loading import stored_generation
 
 

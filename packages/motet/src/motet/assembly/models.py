@@ -20,9 +20,8 @@ from motet.core.seeding import derive
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
-from motet.models.ranks import Ranks
 from motet.models.sampler import LocalSampler
-from motet.models.shards import copy_into, read_shards
+from motet.models.shards import Ranks, copy_into, read_shards
 from motet.trainer.components import REWARD_MODEL
 from motet.trainer.prepare import check_seal, is_sealed, seal
 from motet.trainer.stopping import StopRequest

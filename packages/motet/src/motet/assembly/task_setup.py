@@ -25,11 +25,9 @@ from motet.environments.centralized import Centralized
 from motet.environments.registry import check_is_environment
 from motet.environments.rewarded import Rewarded
 from motet.errors import ConfigError
-from motet.models.attention_choice import check_attention
+from motet.models.compute import DTYPES, check_attention, check_dtype, check_quantize
 from motet.models.devices import resolve_device
-from motet.models.dtypes import DTYPES, check_dtype
 from motet.models.optimizers import check_optimizer
-from motet.models.quantized import check_quantize
 from motet.rollout.play import check_plan
 from motet.trainer.trackers import TRACKERS, check_tracker
 from motet.user_code.installed import installed, load

@@ -34,8 +34,7 @@ from motet.errors import ConfigError
 from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.ranks import Ranks, meeting_store
-from motet.models.shards import gathered, is_shard, whole, write_shards
+from motet.models.shards import Ranks, gathered, is_shard, meeting_store, whole, write_shards
 from motet.trainer.stopping import StopRequest
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from safetensors.torch import load
 
 from motet.cluster.home_weights import disturb, exported, undisturb
 from motet.models.backbone import Backbone, Policy
-from motet.models.ranks import Ranks, meeting_store
+from motet.models.shards import Ranks, meeting_store
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
 from tests.fork_server import run_ranks

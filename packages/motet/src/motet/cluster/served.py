@@ -22,8 +22,8 @@ from motet.config.schema import RunConfig
 from motet.config.sections import ClusterConfig, LearnersConfig, SamplersConfig
 from motet.models.adapter_folder import FILE, weights_of
 from motet.models.chat_template import tokenizer_with
+from motet.models.completions import completion_ends
 from motet.models.devices import resolve_device
-from motet.models.ends import completion_ends
 from motet.models.loading import stored_generation
 from motet.trainer.prepare import check_seal, is_sealed
 from motet.user_code.timeouts import run_loop

@@ -17,10 +17,16 @@ from motet.cluster.engine_publisher import EnginePolicy
 from motet.cluster.remote import together
 from motet.cluster.vllm_engine import EngineRow
 from motet.core import Fault, OnAnswer, Sampled, SampleRequest
-from motet.models.completions import SampledAnswer, completions_of, diverged
-from motet.models.ends import CompletionEnds, stop_ids, stops_around_specials
+from motet.models.completions import (
+    CompletionEnds,
+    SampledAnswer,
+    completions_of,
+    diverged,
+    stop_ids,
+    stops_around_specials,
+)
 from motet.models.prompts import OnLongPrompt, fit_request
-from motet.models.sampler_rows import CompletionRow, OpenRequests
+from motet.models.sampler import CompletionRow, OpenRequests
 from motet.settings import Decode
 
 

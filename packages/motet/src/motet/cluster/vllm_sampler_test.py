@@ -14,7 +14,7 @@ from motet.cluster.vllm_sampler import VllmSampler, deal
 from motet.core import Completion, Fault, Message, Sampled, SampleRequest
 from motet.errors import TrainingDiverged
 from motet.models.loading import load_tokenizer
-from motet.models.sampler_rows import CompletionRow
+from motet.models.sampler import CompletionRow
 from motet.settings import Decode
 from tests.fixtures.fake_engines import REQUESTS, logprob, sampled, staged
 from tests.fixtures.model_folders import make_model_folder

@@ -14,7 +14,7 @@ from motet.cluster.vllm_sampler import VllmSampler
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.models.chat_template import tokenizer_with
-from motet.models.ends import turn_end
+from motet.models.completions import turn_end
 
 
 def vllm_sampler(

@@ -13,8 +13,16 @@ from peft import LoraConfig
 
 from motet.errors import ConfigError
 from motet.models import adapter_folder
-from motet.models.folder import LINKED, SAID, inside, library, weight_files
-from motet.models.folder_json import CONFIG_FILE, GENERATION, NAMES
+from motet.models.folder import (
+    CONFIG_FILE,
+    GENERATION,
+    LINKED,
+    NAMES,
+    SAID,
+    inside,
+    library,
+    weight_files,
+)
 from motet.safety.reading import WEIGHTS, read_json
 from motet.settings import Settings
 
@@ -136,10 +144,10 @@ def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
     from peft import PeftModel
     from safetensors.torch import load_file
 
-    from motet.models.dtypes import DTYPES
+    from motet.models.backbone import save_model
+    from motet.models.compute import DTYPES
     from motet.models.folder import sampling_of
     from motet.models.loading import load_model, load_tokenizer
-    from motet.models.saving import save_model
 
     model: Any = load_model(base, torch.float32, torch.device("cpu"))
     config = adapter_folder.config_of(adapter, [name for name, _ in model.named_modules() if name])

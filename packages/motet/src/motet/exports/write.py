@@ -96,9 +96,9 @@ def _write_policies(
     merged: bool,
 ) -> list[PolicyFolder]:
     """Write one folder per policy that has weights of its own."""
+    from motet.models.backbone import write_ends
     from motet.models.chat_template import tokenizer_with
-    from motet.models.ends import ends_of
-    from motet.models.saving import write_ends
+    from motet.models.completions import ends_of
 
     found = []
     for name in policies_of(config):
@@ -153,8 +153,8 @@ def _base(folder: Path, name: str, config: RunConfig, base: str | Path) -> dict[
     said: dict[str, Any] = {"path": str(base)}
     if is_local(base):
         said["path"] = f"{MODELS}/{name}"
-        from motet.models.ends import ends_of
-        from motet.models.saving import write_ends
+        from motet.models.backbone import write_ends
+        from motet.models.completions import ends_of
 
         copy_model(Path(base), folder / MODELS / name)
         played = config.models[name]

@@ -13,11 +13,10 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen3Config, Qwen3ForC
 from motet.core import ScoreRequest
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic, CriticInput, compute_values
-from motet.models.decode import DecodeRequest, decode
+from motet.models.decode import CELLS, DecodeRequest, decode
 from motet.models.forward import forward, score_requests
 from motet.models.logprobs import ROWS
-from motet.models.padding import Rows, padded
-from motet.models.sampling import CELLS
+from motet.models.rows import Rows, padded
 from motet.settings import Decode, Lora
 from tests.fixtures.model_folders import make_tokenizer
 from tests.fixtures.wide import widely

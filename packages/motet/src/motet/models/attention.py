@@ -4,9 +4,9 @@ It is registered with transformers, so every model that takes its attention from
 and no architecture is named. It handles these cases itself:
 
 - in decoding, completions of one prompt read the same copy of its keys and values
-  (`cache.SharedPrompt`);
-- in learning, a micro-batch is one packed row without padding (`sequence_packing.PackedRow`), and
-  `sequence_packing.Block` tells which tokens belong together;
+  (`SharedPrompt`);
+- in learning, a micro-batch is one packed row without padding (`rows.PackedRow`), and
+  `rows.Block` tells which tokens belong together;
 - on a CPU, query heads that share keys read them without a copy; transformers would repeat the keys
   first.
 
@@ -14,16 +14,18 @@ Everything else goes to PyTorch's scaled dot product attention, as before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from motet.models import devices
-from motet.models.sequence_packing import Block
+from motet.models.rows import Block
 
 NAME = "motet"
 HARMLESS = frozenset(
@@ -169,3 +171,196 @@ def mask_of(
 
 AttentionInterface.register(NAME, attend)
 AttentionMaskInterface.register(NAME, mask_of)
+
+
+# ------------------------------------------------------------------------------- caches of decoding
+#
+# Buffers are allocated once: nothing is copied as completions grow.
+#
+# Room          [prompt | completion ]          SharedPrompt    [prompt] <- [completion ]
+#               [prompt | completion ]                                   <- [completion ]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which rows complete which prompt.
+
+    Every prompt has S slots, where S is the largest number of rows that complete one prompt.
+    """
+
+    rows_N: Tensor
+    """int64 [P·S]: the row in each slot. An empty slot repeats row 0; its result is not read."""
+    slot_B: Tensor
+    """int64 [B]: the slot of each row."""
+    closed_P11L: Tensor | None
+    """bool: true at the padding of the prompts; None if there is none."""
+
+    @classmethod
+    def of(cls, prompt_of_B: Tensor, prompt_mask_PL: Tensor) -> Self:
+        order_B = prompt_of_B.argsort(stable=True)
+        rows_P = prompt_of_B.bincount(minlength=len(prompt_mask_PL))
+        slots = int(rows_P.max())
+        first_P = rows_P.cumsum(0) - rows_P
+        place_B = torch.arange(len(order_B), device=order_B.device) - first_P[prompt_of_B[order_B]]
+        slot_B = torch.empty_like(order_B)
+        slot_B[order_B] = prompt_of_B[order_B] * slots + place_B
+        rows_N = torch.zeros(len(rows_P) * slots, dtype=torch.int64, device=order_B.device)
+        rows_N[slot_B] = torch.arange(len(order_B), device=order_B.device)
+        closed = None if bool(prompt_mask_PL.all()) else ~prompt_mask_PL[:, None, None, :]
+        return cls(rows_N, slot_B, closed)
+
+
+class Room(DynamicLayer):
+    """Keys and values of the selected rows, in a buffer with space for `more` tokens.
+
+    Nothing is copied as they grow.
+    """
+
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, keys: Tensor, values: Tensor, rows_B: Tensor, more: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # transformers does not type it
+        self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
+        self._length = keys.shape[2]
+        self.keys, self.values = (_with_room(past, rows_B, more) for past in (keys, values))
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        before, self._length = self._length, self._length + key_states.shape[2]
+        self.keys[:, :, before : self._length] = key_states
+        self.values[:, :, before : self._length] = value_states
+        return self.keys[:, :, : self._length], self.values[:, :, : self._length]
+
+    def get_seq_length(self) -> int:
+        return self._length
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        more = self.keys.shape[2] - self._length
+        self.keys = _with_room(self.keys[:, :, : self._length], indices, more)
+        self.values = _with_room(self.values[:, :, : self._length], indices, more)
+
+
+def _with_room(past: Tensor, rows_B: Tensor, more: int) -> Tensor:
+    heads, length, width = past.shape[1:]
+    buffer = past.new_empty((len(rows_B), heads, length + more, width))
+    buffer[:, :, :length] = past[rows_B]
+    return buffer
+
+
+class SharedPrompt(DynamicLayer):
+    """Keys and values of P prompts, each stored once, and separately those of B completions."""
+
+    def __init__(self, keys: Tensor, values: Tensor, grouping: Grouping, more: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # transformers does not type it
+        self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
+        self.grouping = grouping
+        self.attended = 0
+        self._prompt_keys, self._prompt_values = keys, values
+        self._answers = Room(
+            keys[:, :, :0], values[:, :, :0], torch.zeros_like(grouping.slot_B), more
+        )
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        keys, values = self._answers.update(key_states, value_states)
+        vars(keys)["shared_prompt"] = self  # `attention.attend` looks for this
+        return keys, values
+
+    def get_seq_length(self) -> int:
+        return self._prompt_keys.shape[2] + self._answers.get_seq_length()
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self._answers.batch_select_indices(indices)
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+        """Attend to prompt and completion with one softmax.
+
+        `keys` and `values` are those of the completions. Shapes: `query` [B, H, 1, D] -> [B, 1, H,
+        D].
+        """
+        self.attended += 1
+        rows, heads = query.shape[:2]
+        groups, length, width = self._prompt_keys.shape[1:]
+        query = query.reshape(rows, groups, heads // groups, width) * scale
+        theirs = self._by_prompt(query) @ self._prompt_keys.transpose(2, 3)
+        theirs = self._by_row(theirs, heads // groups)
+        own = query @ keys.transpose(2, 3)
+        weights = (
+            torch.cat([theirs, own], dim=-1).softmax(dim=-1, dtype=torch.float32).to(query.dtype)
+        )
+        out = self._by_row(
+            self._by_prompt(weights[..., :length]) @ self._prompt_values,
+            heads // groups,
+            closed=False,
+        )
+        return (out + weights[..., length:] @ values).reshape(rows, 1, heads, -1)
+
+    def _by_prompt(self, rows_BGRX: Tensor) -> Tensor:
+        """[B, KV, R, X] -> [P, KV, S·R, X]"""
+        prompts, (groups, each, width) = len(self._prompt_keys), rows_BGRX.shape[1:]
+        slots = rows_BGRX[self.grouping.rows_N].view(prompts, -1, groups, each, width)
+        return slots.transpose(1, 2).reshape(prompts, groups, -1, width)
+
+    def _by_row(self, prompts_PGNX: Tensor, each: int, closed: bool = True) -> Tensor:
+        """[P, KV, S·R, X] -> [B, KV, R, X]; `closed` masks the padding of the prompts."""
+        prompts, groups, _, width = prompts_PGNX.shape
+        if closed and self.grouping.closed_P11L is not None:
+            prompts_PGNX = prompts_PGNX.masked_fill(self.grouping.closed_P11L, float("-inf"))
+        slots = prompts_PGNX.view(prompts, groups, -1, each, width).transpose(1, 2)
+        return slots.reshape(-1, groups, each, width)[self.grouping.slot_B]
+
+
+def give_room(cache: Cache, prompt_of_B: Tensor, more: int) -> None:
+    """Turn the cache of P prompts into a cache of B rows.
+
+    Layers that keep all past tokens get space for `more` tokens.
+    """
+    for place, layer in enumerate(cache.layers):
+        # One layer at a time: both forms of all layers would take twice the memory.
+        if type(layer) is DynamicLayer:
+            cache.layers[place] = Room(*_past(layer), prompt_of_B, more)
+        else:
+            cast(_ByRow, layer).batch_select_indices(prompt_of_B)
+
+
+def share_prompts(cache: Cache, prompt_of_B: Tensor, prompt_mask_PL: Tensor, more: int) -> None:
+    """Turn the cache of P prompts into one of B rows that read the same copy of their prompt.
+
+    All layers must be `shareable`.
+    """
+    grouping = Grouping.of(prompt_of_B, prompt_mask_PL)
+    cache.layers = [SharedPrompt(*_past(layer), grouping, more) for layer in cache.layers]
+
+
+def _past(layer: object) -> tuple[Tensor, Tensor]:
+    """Return the keys and values of a layer.
+
+    Raises: NotImplementedError if it has none.
+    """
+    if not isinstance(layer, DynamicLayer) or layer.keys is None or layer.values is None:
+        raise NotImplementedError("layers without keys and values")
+    return layer.keys, layer.values
+
+
+class _ByRow(Protocol):
+    """A layer from which rows can be selected. The base class in transformers lacks this."""
+
+    def batch_select_indices(self, indices: Tensor) -> None: ...
+
+
+def shareable(cache: Cache) -> bool:
+    """Test whether every layer keeps all past tokens, and nothing else."""
+    return all(type(layer) is DynamicLayer for layer in cache.layers)
+
+
+def leave(cache: Cache, stay: Tensor, prompt_of_B: Tensor, prompt_mask_PL: Tensor) -> None:
+    """Keep only the rows `stay`; `prompt_of_B` and `prompt_mask_PL` describe these rows."""
+    cache.batch_select_indices(stay)
+    shared = [layer for layer in cache.layers if isinstance(layer, SharedPrompt)]
+    if shared:
+        grouping = Grouping.of(prompt_of_B, prompt_mask_PL)
+        for layer in shared:
+            layer.grouping = grouping

@@ -12,14 +12,14 @@ from transformers import modeling_flash_attention_utils as flash
 from transformers.modeling_utils import PreTrainedModel
 
 from motet.errors import ConfigError
-from motet.models import attention_choice, backbone, loading
-from motet.models.attention_choice import FLASH, Attention, check_attention, implementations_of
+from motet.models import backbone, compute, loading
 from motet.models.backbone import Backbone
 from motet.models.causal_lm import Capabilities
+from motet.models.compute import FLASH, Attention, check_attention, implementations_of
 from motet.models.critic import Critic
 from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward
-from motet.models.padding import Rows, padded
+from motet.models.rows import Rows, padded
 from motet.settings import Decode, Lora
 from tests.fixtures.model_folders import Architecture
 
@@ -139,7 +139,7 @@ def test_what_is_chosen_is_that_of_transformers_without_what_ours_can_do(
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_choice, "is_flash_attn_2_available", lambda: True)
+    monkeypatch.setattr(compute, "is_flash_attn_2_available", lambda: True)
 
 
 @pytest.mark.usefixtures("installed")
@@ -176,7 +176,7 @@ def test_flash_attention_is_refused_where_it_does_not_compute(
 
 
 def test_flash_attention_is_refused_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_choice, "is_flash_attn_2_available", lambda: False)
+    monkeypatch.setattr(compute, "is_flash_attn_2_available", lambda: False)
     with pytest.raises(
         ConfigError,
         match=r"no version of flash_attn .* is installed: pip install flash-attn, or use att",

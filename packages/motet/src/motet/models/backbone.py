@@ -1,44 +1,47 @@
 """One base model, loaded once, and the policies that use it.
 
 A model computes in `dtype`, frozen or trained. If `dtype` is narrower than float32, trained weights
-have float32 master copies. A fully trained policy has its own backbone. Any number of LoRA policies
-share one frozen base, quantised or not; with the adapters off, the base is their KL reference, so
-there is no second copy. Dropout is 0 everywhere: a policy samples and learns with the same
-probabilities.
+have float32 master copies: bfloat16 would round away an update of 5e-6. A fully trained policy has
+its own backbone. Any number of LoRA policies share one frozen base, quantised or not; with the
+adapters off, the base is their KL reference, so there is no second copy. Dropout is 0 everywhere: a
+policy samples and learns with the same probabilities.
 """
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import ConfigError, shortened
 from motet.models.adapters import Adapters, Mix
-from motet.models.attention_choice import Attention, check_attention
-from motet.models.capabilities import capabilities_of, mixes_adapters
-from motet.models.causal_lm import CausalLM
+from motet.models.capabilities import FAILURES, capabilities_of, mixes_adapters
+from motet.models.causal_lm import CausalLM, blocks_of
 from motet.models.chat_template import tokenizer_with
+from motet.models.completions import EndToken
+from motet.models.compute import (
+    DTYPES,
+    Attention,
+    DType,
+    Quantize,
+    check_attention,
+    check_dtype,
+    check_quantize,
+)
 from motet.models.devices import resolve_device
-from motet.models.dtypes import DTYPES, DType, check_dtype
-from motet.models.ends import EndToken
-from motet.models.folder import sampling_of
+from motet.models.folder import FILTERS, GENERATION, read_object, sampling_of
 from motet.models.loading import load_model
-from motet.models.masters import Masters
 from motet.models.memory import is_out_of_memory
-from motet.models.quantized import Quantize, check_quantize
-from motet.models.ranks import Ranks
-from motet.models.recompute import blocks_of
-from motet.models.saving import save_model, write_ends
-from motet.models.shard_loading import hollow_model, read_weights
-from motet.models.shards import Shards
-from motet.models.trials import FAILURES
+from motet.models.shards import Ranks, Shards, hollow_model, read_weights
+from motet.safety.reading import read_json
 from motet.settings import ChatTemplate, Lora
 
 R = TypeVar("R")
@@ -347,3 +350,103 @@ class Policy:
 
     def save(self, folder: str | Path) -> None:
         self.backbone.save_policy(self.adapter, folder)
+
+
+# ------------------------------------------------------------------------------------------ masters
+
+
+class Masters:
+    """The masters of some weights of one model.
+
+    Training updates a master; the weight follows at the next `refresh`.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[nn.Parameter, nn.Parameter] = {}
+
+    def adopt(self, weights: Iterable[nn.Parameter], dtype: torch.dtype) -> None:
+        """Convert these float32 weights to `dtype`, and keep masters of them."""
+        for weight in weights:
+            master = nn.Parameter(weight.detach())
+            weight.data = weight.data.to(dtype)
+            weight.register_post_accumulate_grad_hook(partial(_pass_on, master))
+            self._of[weight] = master
+
+    def of(self, weight: nn.Parameter) -> nn.Parameter:
+        """Return what training updates: the master, or the weight itself if it has none."""
+        return self._of[weight] if weight in self._of else weight
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copy the masters, after an update, to their weights."""
+        for weight, master in self._of.items():
+            weight.copy_(master)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Inside, the model holds the masters themselves, so that they can be saved."""
+        narrow = {weight: weight.data for weight in self._of}
+        for weight, master in self._of.items():
+            weight.data = master.data
+        try:
+            yield
+        finally:
+            for weight, data in narrow.items():
+                weight.data = data
+
+
+def _pass_on(master: nn.Parameter, weight: torch.Tensor) -> None:
+    """Move a weight's gradient to its master.
+
+    The hook refers to the master only: PyTorch keeps hooks where the garbage collector cannot find
+    them.
+    """
+    assert weight.grad is not None
+    if master.grad is None:
+        master.grad = weight.grad.to(master.dtype)
+    else:
+        master.grad.add_(weight.grad)
+    weight.grad = None
+
+
+# ------------------------------------------------------------------------------------------- saving
+
+
+def save_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sampling: Mapping[str, Any],
+    folder: str | Path,
+    state: dict[str, Tensor] | None = None,
+) -> None:
+    """Write the weights, the tokenizer and the sampling settings that its authors recommend.
+
+    `state`: the whole weights by name, if the model holds only a part of each.
+    """
+    model.save_pretrained(folder, state_dict=state)
+    # transformers does not save sampling settings that it considers contradictory, so we add them
+    # to its file.
+    place = Path(folder) / GENERATION
+    said = {**read_json(place), **sampling} if place.is_file() else dict(sampling)
+    place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(folder)
+
+
+def write_ends(folder: str | Path, ids: Sequence[int]) -> None:
+    """Write the tokens that end a completion, where `generate` and vLLM look for them.
+
+    For an adapter the file has nothing else.
+
+    Raises: ConfigError if the file names no tokens.
+    """
+    place = Path(folder) / GENERATION
+    said = read_object(place) if place.is_file() else {}
+    FILTERS[GENERATION](place, said)
+    stored = said.get("eos_token_id")
+    before = set(stored if isinstance(stored, list) else [stored]) - {None}
+    if not before.issuperset(ids):
+        whole = sorted({*ids, *before})
+        said["eos_token_id"] = whole if len(whole) > 1 else whole[0]
+    elif place.is_file():
+        return
+    place.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")

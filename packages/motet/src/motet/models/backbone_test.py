@@ -18,7 +18,7 @@ from transformers import (
 
 from motet.errors import ConfigError
 from motet.models.backbone import Backbone, Policy
-from motet.models.ends import completion_ends
+from motet.models.completions import completion_ends
 from motet.models.loading import stored_generation
 from motet.settings import Lora
 from tests.fixtures.adapters import move_away

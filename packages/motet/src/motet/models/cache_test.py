@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from motet.models import decode as module
+from motet.models.attention import Grouping, Room, give_room, leave, share_prompts
 from motet.models.backbone import Backbone
-from motet.models.cache import Grouping, Room, give_room, leave, share_prompts
 from motet.models.decode import DecodeRequest, decode
-from motet.models.padding import padded, positions
+from motet.models.rows import padded, positions
 from motet.settings import Decode
 from tests.fixtures.model_folders import Architecture
 

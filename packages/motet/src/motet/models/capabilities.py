@@ -1,7 +1,9 @@
 """What a model can do, found by trials. No architecture is named.
 
-If a fast path is not exact for a model, the plain path is used. A trial uses only a few tokens, so
-each capability is also checked for what such a trial cannot show:
+The plain path comes first: every row gets the logits that it gets alone. A model that fails this is
+refused, because no other path could be compared with it. If a fast path is not exact for a model,
+the plain path is used. A trial uses only a few tokens, so each capability is also checked for what
+such a trial cannot show:
 
 - Whether the language head alone turns hidden states into logits: random numbers replace its
   output, so a change after the head shows whatever the weights are.
@@ -17,14 +19,226 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from transformers.cache_utils import Cache, DynamicCache, LinearAttentionCacheLayerMixin
 
+from motet.errors import ConfigError
 from motet.models import attention
 from motet.models.adapters import Adapters
+from motet.models.attention import SharedPrompt, give_room, share_prompts, shareable
 from motet.models.causal_lm import Capabilities, CausalLM
-from motet.models.padding import positions
-from motet.models.row_trial import check_rows
-from motet.models.sequence_packing import PackedRow
-from motet.models.trials import FAILURES, alike, ordinary_tokens, token_by_token, trial_rows
+from motet.models.compute import stored_as
+from motet.models.loading import UNLIMITED, embeddings_of
+from motet.models.rows import PackedRow, Rows, padded, positions
+
+# ------------------------------------------------------------------ tokens and passes of the trials
+
+
+FAILURES = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    RuntimeError,
+    IndexError,
+    KeyError,
+)
+"""Exceptions of a model that cannot be used in our way."""
+
+
+def trial_rows(backbone: CausalLM) -> Rows:
+    """Make three completions of three ordinary tokens for two prompts of different lengths.
+
+    The first two completions are the same.
+    """
+    words = ordinary_tokens(backbone, 14)
+    prompts = padded([words[:6], words[6:8]], backbone.pad_id, "left", backbone.device)
+    of_B = torch.tensor([1, 0, 0], device=backbone.device)
+    tokens_BL = torch.tensor([words[8:11], words[8:11], words[11:14]], device=backbone.device)
+    return Rows(*prompts, of_B, tokens_BL, torch.ones_like(tokens_BL, dtype=torch.bool))
+
+
+def ordinary_tokens(backbone: CausalLM, count: int) -> list[int]:
+    """Choose ordinary tokens, spread over the vocabulary.
+
+    They are not special, and have a nonzero embedding if any token has one.
+    """
+    embeddings = embeddings_of(backbone.model).weight
+    size = min(len(embeddings), len(backbone.tokenizer))
+    special = {*backbone.tokenizer.all_special_ids, *backbone.eos_ids, backbone.pad_id}
+    spread = dict.fromkeys(int(place) for place in torch.linspace(0, size - 1, 8 * count).tolist())
+    ordinary = [
+        token for token in spread if token not in special and bool(embeddings[token].any())
+    ] or list(spread)
+    step = max(1, len(ordinary) // count)
+    return [ordinary[place * step % len(ordinary)] for place in range(count)]
+
+
+def at_once(backbone: CausalLM, rows: Rows) -> Tensor:
+    """Return the logits after every completion token, [B, L, V], from one pass."""
+    prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
+    cache = _prompts(backbone, rows)
+    cache.batch_select_indices(of_B)
+    seen_BK = torch.cat([mask_PL[of_B], answered_BL], dim=1)
+    at_BL = positions(seen_BK)[:, prompts_PL.shape[1] :]
+    return backbone.logits(tokens_BL, seen_BK, at_BL, keep=tokens_BL.shape[1], cache=cache)[0]
+
+
+def token_by_token(backbone: CausalLM, rows: Rows, share: bool) -> Tensor:
+    """Return the same logits, computed token by token.
+
+    Raises: NotImplementedError if prompts shall be shared and the model cannot share them.
+    """
+    _, mask_PL, of_B, tokens_BL, answered_BL = rows
+    cache, more = _prompts(backbone, rows), tokens_BL.shape[1]
+    if share and not shareable(cache):
+        raise NotImplementedError("some layers do not keep all keys and values")
+    share_prompts(cache, of_B, mask_PL, more) if share else give_room(cache, of_B, more)
+    seen_BK = torch.cat([mask_PL[of_B], answered_BL], dim=1)
+    said = []
+    for step in range(more):
+        upto = mask_PL.shape[1] + step + 1
+        at_B1 = positions(seen_BK)[:, upto - 1, None]
+        seen = None if share else seen_BK[:, :upto]
+        logits, cache = backbone.logits(tokens_BL[:, step, None], seen, at_B1, keep=1, cache=cache)
+        said.append(logits)
+    if share and not all(
+        isinstance(layer, SharedPrompt) and layer.attended for layer in cache.layers
+    ):
+        raise NotImplementedError("some layers use their own attention function")
+    return torch.cat(said, dim=1)
+
+
+def _prompts(backbone: CausalLM, rows: Rows) -> Cache:
+    """Return the cache of the prompts.
+
+    Raises: NotImplementedError if it does not hold keys and values.
+    """
+    mask_PL = rows.prompt_mask_PL
+    cache = backbone.logits(rows.prompts_PL, mask_PL, positions(mask_PL), keep=1)[1]
+    if type(cache) is not DynamicCache:
+        kind = "no keys and values" if cache is None else f"a {type(cache).__name__}"
+        raise NotImplementedError(f"it keeps {kind}")
+    recurrent = {
+        type(layer).__name__
+        for layer in cache.layers
+        if isinstance(layer, LinearAttentionCacheLayerMixin)
+    }
+    if recurrent:
+        raise NotImplementedError(
+            f"it has layers of linear or recurrent attention: {', '.join(sorted(recurrent))}"
+        )
+    return cache
+
+
+def alike(backbone: CausalLM, found: Tensor, expected: Tensor) -> bool:
+    """Test whether two results differ by no more than the rounding of the model's dtype."""
+    if expected.isnan().any():
+        return False  # broken weights prove nothing; sampling says what is wrong
+    tolerance = 1e-3 if backbone.dtype == torch.float32 else 0.05
+    return torch.allclose(
+        found, expected, rtol=tolerance, atol=tolerance * expected.abs().max().item()
+    )
+
+
+# ----------------------------------------------------------------------------------- the plain path
+
+
+def check_rows(backbone: CausalLM, source: str | Path) -> None:
+    """Check that every row gets the logits that it gets alone.
+
+    The trials use prompts of several lengths in one batch, and completions that continue from
+    selected rows of the cache.
+    """
+    name = f"model {str(source)!r} ({type(backbone.model).__name__})"
+    if backbone.model.base_model is backbone.model:
+        raise ConfigError(
+            f"{name} has no base model apart from its language head (base_model_prefix is "
+            f"{backbone.model.base_model_prefix!r}), so its hidden states cannot be read: use "
+            "another model"
+        )
+    try:
+        apart, moved = _apart(backbone), _moved_by_others(backbone)
+    except torch.OutOfMemoryError:
+        raise
+    except FAILURES as error:
+        said = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
+        raise ConfigError(
+            f"{name} does not support one cache for several rows ({said}{_first_line(error)}): "
+            "expected a causal language model with a cache of keys and values, not a recurrent or "
+            "hybrid one"
+        ) from error
+    chosen = (
+        ""
+        if backbone.attention == "auto"
+        else f", or attention: auto instead of {backbone.attention}"
+    )
+    exact = backbone.dtype == torch.float32 and stored_as(backbone.model.config) == "none"
+    bound = 0.01 if exact else 0.3
+    if apart > bound:
+        raise ConfigError(
+            f"{name} gives a row other logits in a batch with longer rows than alone (by "
+            f"{apart:.0%} of their spread): it reads padding, or its cache cannot be selected by "
+            f"row. Use another model{chosen}"
+        )
+    if moved > bound:
+        raise ConfigError(
+            f"{name} gives a row other logits if another row of its batch is at position "
+            f"{backbone.context_length - 1}: its positions depend on the longest row. Lower "
+            "max_position_embeddings in its config.json"
+        )
+
+
+def _apart(backbone: CausalLM) -> float:
+    """Return the relative error of padded rows with a cache, compared with single rows.
+
+    It is relative to the spread of the logits. Completions are read token by token, as in sampling,
+    and all at once, as in scoring.
+    """
+    rows = trial_rows(backbone)
+    read = rows.tokens_BL.shape[1]
+    whole = [
+        torch.cat([rows.prompts_PL[of][rows.prompt_mask_PL[of]], tokens])[None]
+        for of, tokens in zip(rows.prompt_of_B, rows.tokens_BL, strict=True)
+    ]
+    alone = [backbone.model(input_ids=row, use_cache=False).logits[:, -read:] for row in whole]
+    alone_BLV = torch.cat(alone).float()
+    ways = (at_once(backbone, rows), token_by_token(backbone, rows, share=False))
+    return max(_share(found_BLV.float(), alone_BLV) for found_BLV in ways)
+
+
+def _share(found_BLV: Tensor, expected_BLV: Tensor) -> float:
+    """Return the relative error of the worst row, at its median token.
+
+    It is the root mean square of the differences, divided by the standard deviation of the expected
+    logits. We use the median because a router of experts may choose differently at a near tie.
+    """
+    wrong_BL = (found_BLV - expected_BLV).square().mean(dim=-1).sqrt()
+    spread_BL = expected_BLV.std(dim=-1).clamp(min=torch.finfo(torch.float32).tiny)
+    return float((wrong_BL / spread_BL).median(dim=1).values.max())
+
+
+def _moved_by_others(backbone: CausalLM) -> float:
+    """Return how far a row's logits move when another row is at the last positions of the context.
+
+    The measure is that of `_apart`. No row is long: we give a few tokens positions far apart.
+    """
+    if not backbone.accepts_positions or backbone.context_length >= UNLIMITED:
+        return 0.0
+    words = torch.tensor([ordinary_tokens(backbone, 3)], device=backbone.device).expand(2, -1)
+    mask, last = torch.ones_like(words, dtype=torch.bool), backbone.context_length - 1
+    near = torch.tensor([0, last // 8, last // 4], device=backbone.device)
+    models = [torch.stack([near, other]) for other in (near, near + last - last // 4)]
+    beside_near, beside_far = (
+        backbone.logits(words, mask, at_BL, keep=3)[0][:1].float() for at_BL in models
+    )
+    return _share(beside_far, beside_near)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
+
+# ----------------------------------------------------------------------------------- the fast paths
 
 
 @torch.no_grad()

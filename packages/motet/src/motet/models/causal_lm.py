@@ -4,20 +4,52 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.models import attention
-from motet.models.attention_choice import Attention
-from motet.models.ends import EndToken, completion_ends
+from motet.models.completions import EndToken, completion_ends
+from motet.models.compute import Attention
 from motet.models.loading import embeddings_of
 from motet.models.logprobs import score_hidden, score_logits
-from motet.models.recompute import recomputing
-from motet.models.sequence_packing import PackedRow
+from motet.models.rows import PackedRow
+
+
+def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the outermost checkpointable modules."""
+    for child in model.children():
+        if isinstance(child, GradientCheckpointingLayer):
+            yield child
+        else:
+            yield from blocks_of(child)
+
+
+@contextmanager
+def recomputing(model: nn.Module) -> Iterator[None]:
+    """Inside, forward passes without a cache keep only the input of each block.
+
+    No block uses random numbers, so no generator state is kept.
+    """
+    blocks = [(block, vars(block).get("forward")) for block in blocks_of(model)]
+    for block, _ in blocks:
+        block.forward = partial(
+            checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False
+        )
+    try:
+        yield
+    finally:
+        for block, before in blocks:
+            if before is None:
+                del block.forward
+            else:
+                block.forward = before
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from motet.models import attention
 from motet.models.backbone import Backbone
-from motet.models.padding import positions
+from motet.models.rows import positions
 from tests.fixtures.model_folders import Architecture, make_model_folder
 
 FolderOf = Callable[..., Path]

@@ -1,16 +1,266 @@
-"""From sampled tokens to Completions: every sampler builds them here."""
+"""From sampled tokens to Completions, and what ends them: end tokens, the end of a turn in the chat
+template, and stop strings.
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+A base model's tokenizer may name one end-of-sequence token, and its chat template may end turns
+with another one. A completion ends at both. A template may also end turns with a string that is no
+token; that string ends completions of chats.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
+from pathlib import Path
+from weakref import WeakKeyDictionary
 
+from transformers.generation.configuration_utils import GenerationConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.core import Completion, Fault
-from motet.errors import TrainingDiverged
-from motet.models.ends import plain_length, shown, stop_ids, stops_around_specials
+from motet.core import Completion, Fault, Prompt
+from motet.errors import ConfigError, SamplerFault, TrainingDiverged, shortened
+from motet.models.bounded_text import chat_text, token_ids
+from motet.models.chat_template import tokenizer_with
+from motet.models.loading import eos_of, stored_generation
 from motet.models.prompts import TokenizerFault
-from motet.settings import Decode
+from motet.settings import ChatTemplate, Decode
+
+EndToken = str | int
+"""A token of a tokenizer: as it is written in a text, or its number."""
+_ANSWER, _NEXT = "motetanswer", "motetquestion"
+"""Contents of messages that no template writes itself."""
+_SHORTEST = 3
+"""Least characters of a string that ends a turn: a shorter one, such as a quotation mark, would
+also end completions in the middle."""
+
+
+@dataclass(frozen=True)
+class CompletionEnds:
+    """What ends every completion of a model, besides its limit and the agent's stop strings."""
+
+    eos: tuple[int, ...] = ()
+    """The end-of-sequence tokens of the tokenizer and of the generation config."""
+    added: tuple[int, ...] = ()
+    """`models.NAME.end_tokens`."""
+    turn: tuple[int, ...] = ()
+    """The token with which the chat template ends a turn."""
+    turn_text: tuple[str, ...] = ()
+    """The string with which the chat template ends a turn, if it is no token."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All tokens that end a completion."""
+        return tuple(sorted({*self.eos, *self.added, *self.turn}))
+
+    def decode_of(self, decode: Decode, prompt: Prompt) -> Decode:
+        """Return how a prompt is sampled: a chat also ends at `turn_text`."""
+        if isinstance(prompt, str) or not self.turn_text:
+            return decode
+        stops = dict.fromkeys((*decode.stop, *self.turn_text))
+        return decode.model_copy(update={"stop": tuple(stops)})
+
+
+def completion_ends(
+    source: str | Path,
+    generation: GenerationConfig | None,
+    tokenizer: PreTrainedTokenizerBase,
+    added: Sequence[EndToken] = (),
+) -> CompletionEnds:
+    """Return what ends a completion of the model at `source`, whose tokenizer has its template.
+
+    Raises: ConfigError if one of `added` is no token.
+    """
+    found = turn_end(tokenizer)
+    return replace(
+        found,
+        eos=eos_of(generation, tokenizer),
+        added=tuple(dict.fromkeys(_token(source, tokenizer, one) for one in added)),
+    )
+
+
+def ends_of(
+    source: str | Path, template: ChatTemplate | None, added: Sequence[EndToken] = ()
+) -> CompletionEnds:
+    """Return what ends a completion of the model at `source`, which is not loaded.
+
+    Args:
+        template: what replaces or completes the model's own chat template.
+
+    Raises: ConfigError.
+    """
+    tokenizer, _ = tokenizer_with(source, template)
+    return completion_ends(source, stored_generation(source), tokenizer, added)
+
+
+def _token(source: str | Path, tokenizer: PreTrainedTokenizerBase, wanted: EndToken) -> int:
+    if isinstance(wanted, int):
+        if not 0 <= wanted < len(tokenizer):
+            raise ConfigError(
+                f"end_tokens: got token {wanted} for model {str(source)!r}; expected one of the "
+                f"{len(tokenizer):,} tokens of its tokenizer"
+            )
+        return wanted
+    known = special_tokens(tokenizer).get(wanted)
+    if known is not None:
+        return known
+    ids = token_ids(tokenizer, wanted)
+    if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
+        spelt = shortened(", ".join(map(repr, tokenizer.convert_ids_to_tokens(ids))))
+        raise ConfigError(
+            f"end_tokens: got {wanted!r}, which is no single token for model {str(source)!r} but "
+            f"{spelt or 'nothing'}; expected a token, and a string of several tokens in decode.stop"
+        )
+    return ids[0]
+
+
+# ------------------------------------------------------------------------------------ the template
+
+
+def turn_end(tokenizer: PreTrainedTokenizerBase) -> CompletionEnds:
+    """Read off the chat template how it ends a turn of the assistant."""
+    if tokenizer.chat_template is None:
+        return CompletionEnds()
+    asked = [{"role": "user", "content": _NEXT}, {"role": "assistant", "content": _ANSWER}]
+    last = _after_answer(tokenizer, asked)
+    if last:
+        found = _read_end(tokenizer, last)
+        ignores = found.turn_text and last == _after_answer(tokenizer, asked, answer=True)
+        # A template that always ends with `assistant:` writes the next turn, not the end of one.
+        return CompletionEnds(turn=found.turn) if ignores else found
+    # It does not end the last turn. It ends earlier ones, or the next turn begins with a token.
+    inner = _after_answer(tokenizer, [*asked, asked[0]]).partition(_NEXT)[0].strip()
+    token = _first_token(tokenizer, inner)
+    return CompletionEnds(turn=() if token is None else (token[1],))
+
+
+def _after_answer(
+    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, str]], *, answer: bool = False
+) -> str:
+    """Return what the template writes after the answer; empty if it does not render the chat."""
+    try:
+        text = chat_text(tokenizer, rows, answer=answer)
+    except (SamplerFault, ValueError):
+        # The first prompt of the run meets the same error, and says so.
+        return ""
+    return text.rpartition(_ANSWER)[2].strip() if _ANSWER in text else ""
+
+
+def _read_end(tokenizer: PreTrainedTokenizerBase, written: str) -> CompletionEnds:
+    """Read the end of a turn: a token, or plain text that a token may follow."""
+    known = [(text, token) for text, token in special_tokens(tokenizer).items() if text in written]
+    if not known:
+        return CompletionEnds(turn_text=(written,) if len(written) >= _SHORTEST else ())
+    first, token = min(known, key=lambda one: (written.index(one[0]), -len(one[0])))
+    plain = written[: written.index(first)].strip()
+    return CompletionEnds(turn=(token,), turn_text=(plain,) if len(plain) >= _SHORTEST else ())
+
+
+def _first_token(tokenizer: PreTrainedTokenizerBase, written: str) -> tuple[str, int] | None:
+    """Return the added token that a text begins with."""
+    starts = [one for one in special_tokens(tokenizer).items() if written.startswith(one[0])]
+    return max(starts, key=lambda one: len(one[0]), default=None)
+
+
+# ------------------------------------------------------------------ stop strings of special tokens
+
+
+def special_tokens(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
+    """Return the tokens that were added to the vocabulary, such as `<|im_end|>`, by their text."""
+    if tokenizer not in _SPECIAL:
+        _SPECIAL[tokenizer] = {
+            token.content: number
+            for number, token in tokenizer.added_tokens_decoder.items()
+            if token.content.strip()
+        }
+    return _SPECIAL[tokenizer]
+
+
+_SPECIAL: WeakKeyDictionary[PreTrainedTokenizerBase, dict[str, int]] = WeakKeyDictionary()
+
+
+def stop_ids(tokenizer: PreTrainedTokenizerBase, stops: Sequence[str]) -> tuple[int, ...]:
+    """Return the tokens of the stop strings that are a special token."""
+    known = special_tokens(tokenizer)
+    return tuple(known[stop] for stop in stops if stop in known)
+
+
+def stops_around_specials(
+    tokenizer: PreTrainedTokenizerBase, stops: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the stop strings that contain a special token and more, such as `<|im_end|>\\n`.
+
+    A decoded text does not show special tokens, so they are looked for in `shown` text.
+    """
+    known = special_tokens(tokenizer)
+    return tuple(
+        stop for stop in stops if stop not in known and any(text in stop for text in known)
+    )
+
+
+@dataclass(frozen=True)
+class ShownPiece:
+    """A part of a text. `hidden`: a special token, which the plain text does not show."""
+
+    text: str
+    hidden: bool
+
+
+def shown(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> list[ShownPiece]:
+    """Return the text of tokens, with its special tokens. Raises: what the tokenizer raises."""
+    hidden = _hidden(tokenizer)
+    pieces: list[ShownPiece] = []
+    plain = ""
+    for place, token in enumerate(tokens):
+        last = place + 1 == len(tokens)
+        if token in hidden:
+            pieces.append(ShownPiece(hidden[token], True))
+        elif last or tokens[place + 1] in hidden:
+            # Decode from the beginning: a decoder may drop a first space, or join bytes.
+            upto = str(
+                tokenizer.decode(
+                    list(tokens[: place + 1]),
+                    skip_special_tokens=True,
+                    clean_up_tokenization_spaces=False,
+                )
+            )
+            pieces.append(ShownPiece(upto[_alike(plain, upto) :], False))
+            plain = upto
+    return pieces
+
+
+def _hidden(tokenizer: PreTrainedTokenizerBase) -> Mapping[int, str]:
+    """Return the tokens that a plain text does not show."""
+    special = set(tokenizer.all_special_ids)
+    added = tokenizer.added_tokens_decoder
+    return {
+        number: token.content
+        for number, token in added.items()
+        if token.special or number in special
+    }
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many first characters are the same."""
+    pairs = zip(one, other, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def plain_length(pieces: Sequence[ShownPiece], stops: Collection[str]) -> int | None:
+    """Return how much of the plain text stands before the first of the stop strings.
+
+    None if there is none of them.
+    """
+    whole = "".join(piece.text for piece in pieces)
+    found = [whole.find(stop) for stop in stops if stop in whole]
+    if not found:
+        return None
+    left, length = min(found), 0
+    for piece in pieces:
+        length += 0 if piece.hidden else min(left, len(piece.text))
+        left = max(0, left - len(piece.text))
+    return length
+
+
+# ----------------------------------------------------------------------- from tokens to completions
+
 
 NOT_FINITE = "not_finite"
 """The cause of the Fault of a row whose logits are not finite, where those of other rows are."""

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from motet.core import ValueEstimate, ValueRequest
 from motet.models.backbone import Backbone, Policy
-from motet.models.padding import padded, positions
 from motet.models.prompts import encode
+from motet.models.rows import padded, positions
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from motet.core import (
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic, CriticInput, compute_values, read
 from motet.models.learner import LocalLearner
-from motet.models.padding import padded
+from motet.models.rows import padded
 from motet.models.sampler import LocalSampler
 from motet.settings import Algorithm, Lora, Optimizer
 

@@ -14,7 +14,7 @@ from motet.errors import TrainingDiverged
 from motet.models.backbone import Backbone
 from motet.models.decode import DecodeRequest, Timings, decode
 from motet.models.forward import score_requests
-from motet.models.padding import padded
+from motet.models.rows import padded
 from motet.settings import Decode, Lora
 from tests.fixtures.model_folders import Architecture
 

@@ -19,12 +19,11 @@ from motet.errors import ConfigError, OutOfMemory
 from motet.models import attention, decode, devices, memory
 from motet.models.attention import attend
 from motet.models.backbone import Backbone, Policy
-from motet.models.decode import DecodeRequest
+from motet.models.decode import DecodeRequest, Rules, draw
 from motet.models.devices import CudaMemory, resolve_device
 from motet.models.forward import forward
-from motet.models.padding import Rows, padded
+from motet.models.rows import Rows, padded
 from motet.models.sampler import LocalSampler
-from motet.models.sampling import Rules, draw
 from motet.settings import Decode
 
 GIB = 2**30
@@ -180,7 +179,7 @@ def test_draws_of_a_whole_batch_are_those_of_its_parts(monkeypatch: pytest.Monke
     rules = Rules.of(
         [Decode(temperature=0.8, top_p=0.9)] * 9, [False] * 8 + [True], torch.device("cpu")
     )
-    monkeypatch.setattr("motet.models.sampling.CELLS", 100)
+    monkeypatch.setattr("motet.models.decode.CELLS", 100)
     in_parts = draw(logits_BV, uniform_B, rules)
     monkeypatch.setattr(devices, "is_cpu", lambda device: False)
     for one, other in zip(in_parts, draw(logits_BV, uniform_B, rules), strict=True):

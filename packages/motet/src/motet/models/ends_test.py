@@ -8,7 +8,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from motet.core import Message
 from motet.errors import ConfigError
-from motet.models.ends import (
+from motet.models.completions import (
     CompletionEnds,
     completion_ends,
     plain_length,

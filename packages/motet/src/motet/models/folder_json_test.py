@@ -10,7 +10,7 @@ import pytest
 from motet.errors import ConfigError
 from motet.models.backbone import Backbone
 from motet.models.folder import allowed_contents
-from motet.models.model_config import load_config
+from motet.models.loading import load_config
 from tests.fixtures.model_folders import same_weights, set_keys
 
 NAMES: Mapping[str, Mapping[str, Any]] = {

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from motet.core import ScoreRequest
 from motet.models.backbone import Backbone
-from motet.models.padding import Rows, padded, positions
-from motet.models.sequence_packing import PackedRow
+from motet.models.rows import PackedRow, Rows, padded, positions
 
 
 @overload

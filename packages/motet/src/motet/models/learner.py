@@ -17,14 +17,13 @@ from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjecti
 from motet.errors import ConfigError, TrainingDiverged
 from motet.models import devices
 from motet.models.backbone import Policy
+from motet.models.compute import stored_as
 from motet.models.critic import Critic
 from motet.models.forward import forward
 from motet.models.memory import oom_hint
 from motet.models.optimizers import load_into, make_optimizer, state_of
-from motet.models.padding import Rows
-from motet.models.quantized import stored_as
-from motet.models.ranks import Ranks
-from motet.models.shards import whole
+from motet.models.rows import Rows
+from motet.models.shards import Ranks, whole
 from motet.models.suspect import suspect
 from motet.settings import Optimizer
 

@@ -11,12 +11,11 @@ from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausa
 from motet.core import ScoreRequest
 from motet.errors import ConfigError
 from motet.models import decode as decoding
-from motet.models import model_config
+from motet.models import loading
 from motet.models.backbone import Backbone
 from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import score_requests
-from motet.models.loading import load_tokenizer
-from motet.models.model_config import shortened_context
+from motet.models.loading import load_tokenizer, shortened_context
 from motet.settings import Decode
 from tests.fixtures.model_folders import make_tokenizer
 
@@ -143,9 +142,7 @@ def test_a_model_whose_positions_would_depend_on_the_batch_is_refused(
 ) -> None:
     """Simulate a model whose config describes this in a way that we do not know."""
     folder = saved(phi, tmp_path)
-    monkeypatch.setattr(
-        model_config, "_short_regime", lambda source, config: model_config.UNLIMITED
-    )
+    monkeypatch.setattr(loading, "_short_regime", lambda source, config: loading.UNLIMITED)
     with pytest.raises(
         ConfigError,
         match=r"gives a row other logits if another row of its batch is at position 95",

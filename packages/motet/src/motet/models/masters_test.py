@@ -10,9 +10,8 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from motet.models.backbone import Backbone
+from motet.models.backbone import Backbone, Masters
 from motet.models.decode import DecodeRequest, decode
-from motet.models.masters import Masters
 from motet.settings import Decode, Lora
 
 FolderOf = Callable[..., Path]

@@ -17,11 +17,11 @@ from transformers.pytorch_utils import Conv1D
 
 from motet.errors import OutOfMemory
 from motet.models import devices
+from motet.models.compute import Quantize
 from motet.models.folder import EXPECTED, library
+from motet.models.loading import load_config
 from motet.models.logprobs import CHUNK, ROWS
-from motet.models.model_config import load_config
 from motet.models.prepacked_weights import fits
-from motet.models.quantized import Quantize
 from motet.models.tiny import tiny_config
 from motet.settings import Lora, TinyModel
 

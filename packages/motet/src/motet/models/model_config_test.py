@@ -5,7 +5,7 @@ from transformers import LlamaConfig
 from transformers.configuration_utils import PretrainedConfig
 
 from motet.errors import ConfigError
-from motet.models.model_config import UNLIMITED, context_of
+from motet.models.loading import UNLIMITED, context_of
 
 LONGROPE = {
     "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0], "long_factor": [2.0],

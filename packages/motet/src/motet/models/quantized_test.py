@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from motet.errors import ConfigError
 from motet.models.backbone import Backbone
-from motet.models.quantized import Quantize, check_quantize
+from motet.models.compute import Quantize, check_quantize
 from motet.settings import Lora
 from tests.fixtures.model_folders import make_model_folder
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from motet.models.ranks import Ranks, meeting_store
+from motet.models.shards import Ranks, meeting_store
 from tests.fork_server import run_ranks
 
 

@@ -10,12 +10,11 @@ from torch import nn
 from motet.errors import ConfigError
 from motet.models import backbone as backbone_module
 from motet.models.backbone import Backbone, Policy
-from motet.models.causal_lm import Capabilities
+from motet.models.causal_lm import Capabilities, blocks_of
+from motet.models.compute import Quantize
 from motet.models.critic import Critic
 from motet.models.forward import forward
-from motet.models.padding import Rows, padded
-from motet.models.quantized import Quantize
-from motet.models.recompute import blocks_of
+from motet.models.rows import Rows, padded
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
 from tests.fixtures.adapters import move_away

@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from motet.errors import ConfigError
 from motet.models.backbone import Backbone
-from motet.models.row_trial import check_rows
+from motet.models.capabilities import check_rows
 from tests.fixtures.model_folders import make_tokenizer
 
 

@@ -1,7 +1,7 @@
 """Rows of similar length share a batch, and a request is passed on when it is complete."""
 
 from motet.core import Completion, Fault, Sampled, SampleRequest
-from motet.models.sampler_rows import CompletionRow, OpenRequests, batches
+from motet.models.sampler import CompletionRow, OpenRequests, batches
 from motet.settings import Decode
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from motet.core.seeding import uniforms
-from motet.models.sampling import Rules, allowed, draw
+from motet.models.decode import Rules, allowed, draw
 from motet.settings import Decode
 
 CPU = torch.device("cpu")

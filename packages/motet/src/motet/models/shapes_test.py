@@ -11,11 +11,10 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from motet.models import attention
+from motet.models.attention import give_room, share_prompts
 from motet.models.backbone import Backbone
-from motet.models.cache import give_room, share_prompts
 from motet.models.causal_lm import Capabilities
-from motet.models.padding import Rows, padded, positions
-from motet.models.sequence_packing import PackedRow
+from motet.models.rows import PackedRow, Rows, padded, positions
 from tests.fixtures.model_folders import make_tokenizer
 
 META = torch.device("meta")

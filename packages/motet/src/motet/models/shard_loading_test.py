@@ -15,9 +15,7 @@ from motet.models import backbone as backbone_module
 from motet.models.backbone import Backbone
 from motet.models.causal_lm import Capabilities
 from motet.models.loading import load_model
-from motet.models.ranks import Ranks, meeting_store
-from motet.models.shard_loading import hollow_model, read_weights
-from motet.models.shards import whole
+from motet.models.shards import Ranks, hollow_model, meeting_store, read_weights, whole
 from tests.architectures import SOUND, make
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely

@@ -25,8 +25,15 @@ from motet.models.causal_lm import Capabilities
 from motet.models.critic import Critic
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.ranks import Ranks, meeting_store
-from motet.models.shards import gathered, is_shard, read_shards, whole, write_shards
+from motet.models.shards import (
+    Ranks,
+    gathered,
+    is_shard,
+    meeting_store,
+    read_shards,
+    whole,
+    write_shards,
+)
 from motet.settings import Algorithm, Optimizer
 from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import run_ranks

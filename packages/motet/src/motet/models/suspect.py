@@ -9,7 +9,7 @@ from motet.batch import Batch
 from motet.models.backbone import Backbone
 from motet.models.causal_lm import Capabilities
 from motet.models.forward import forward
-from motet.models.padding import Rows
+from motet.models.rows import Rows
 
 ROWS = 4
 """Completions that are checked."""

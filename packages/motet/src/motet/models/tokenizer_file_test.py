@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from motet.errors import ConfigError
-from motet.models import tokenizer_file
+from motet.models import folder
 from motet.models.loading import load_tokenizer
 
 
@@ -90,20 +90,16 @@ NORMALIZERS: Mapping[str, list[dict[str, Any]]] = {
 def test_normalizers_as_tokenizers_have_them_are_far_from_the_limit(model: Path, name: str) -> None:
     harm_tokenizer(model, {"type": "Sequence", "normalizers": NORMALIZERS[name]}, "zzz")
     load_tokenizer(model)
-    assert tokenizer_file._growth({"type": "Sequence", "normalizers": NORMALIZERS[name]}) < 100
+    assert folder._growth({"type": "Sequence", "normalizers": NORMALIZERS[name]}) < 100
 
 
 def test_growth_is_that_of_the_longest_way_of_a_character_through_the_steps() -> None:
     a_to_bbb, b_to_cc, c_to_dddd = replaced("a", "bbb"), replaced("b", "cc"), replaced("c", "dddd")
-    assert tokenizer_file._growth([a_to_bbb, b_to_cc, c_to_dddd]) == 3 * 2 * 4
-    assert tokenizer_file._growth([c_to_dddd, {"normalizers": [b_to_cc]}, a_to_bbb]) == 4
-    assert tokenizer_file._growth([replaced("ab", "aaaab"), replaced("ab", "b")]) == 2.5
-    assert tokenizer_file._growth([a_to_bbb, replaced("b+", "dd", "Regex")]) == 3 * 2
-    assert (
-        tokenizer_file._growth([replaced("a", ""), None, {"type": "NFC"}])
-        == tokenizer_file._growth(None)
-        == 1
-    )
+    assert folder._growth([a_to_bbb, b_to_cc, c_to_dddd]) == 3 * 2 * 4
+    assert folder._growth([c_to_dddd, {"normalizers": [b_to_cc]}, a_to_bbb]) == 4
+    assert folder._growth([replaced("ab", "aaaab"), replaced("ab", "b")]) == 2.5
+    assert folder._growth([a_to_bbb, replaced("b+", "dd", "Regex")]) == 3 * 2
+    assert folder._growth([replaced("a", ""), None, {"type": "NFC"}]) == folder._growth(None) == 1
 
 
 def test_what_rust_panics_at_is_one_line(model: Path) -> None:

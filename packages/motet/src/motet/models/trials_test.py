@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from motet.models.backbone import Backbone
-from motet.models.trials import alike, at_once, ordinary_tokens, token_by_token, trial_rows
+from motet.models.capabilities import alike, at_once, ordinary_tokens, token_by_token, trial_rows
 from tests.fixtures.model_folders import Architecture
 
 

@@ -10,7 +10,7 @@ import torch
 
 from motet.batch import Batch, Mean
 from motet.errors import MotetError
-from motet.models.padding import padded
+from motet.models.rows import padded
 from motet.settings import AlarmBounds
 from motet.trainer.alarms import WATCHED, Watch, refuse_mismatch
 

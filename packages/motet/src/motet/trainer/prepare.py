@@ -12,9 +12,8 @@ from motet.core.seeding import derive
 from motet.errors import CannotResume, ConfigError
 from motet.models import adapter_folder
 from motet.models import folder as model_folder
-from motet.models.attention_choice import Attention
 from motet.models.backbone import Backbone, Policy
-from motet.models.dtypes import DType
+from motet.models.compute import Attention, DType
 from motet.models.tiny import make_tiny
 from motet.models.warmup import warm_up
 from motet.safety.reading import read_json

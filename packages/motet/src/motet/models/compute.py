@@ -1,6 +1,4 @@
-"""Frozen base models in 8 or 4 bits, through bitsandbytes, with a check of the device before any
-work.
-"""
+"""How a model computes: its dtype, its quantisation and its attention, checked before any work."""
 
 import logging
 from types import ModuleType
@@ -10,8 +8,42 @@ import torch
 from torch import nn
 from transformers import BitsAndBytesConfig
 from transformers.configuration_utils import PretrainedConfig
+from transformers.modeling_utils import PreTrainedModel
+from transformers.utils.import_utils import is_flash_attn_2_available
 
 from motet.errors import ConfigError
+from motet.models import devices
+
+# -------------------------------------------------------------------------------------------- dtype
+
+
+DType = Literal["float32", "bfloat16", "float16"]
+
+DTYPES: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+def check_dtype(dtype: str, device: torch.device, trainable_full: bool) -> None:
+    """Check that the device supports this dtype.
+
+    Raises: ConfigError.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(f"got dtype {dtype!r}, expected one of: {', '.join(DTYPES)}")
+    if dtype == "float16" and (device.type == "cpu" or trainable_full):
+        why = "a fully trained policy" if trainable_full else "the cpu"
+        raise ConfigError(f"dtype float16 is not supported for {why}: use bfloat16 or float32")
+    if dtype == "bfloat16" and device.type == "cuda" and not devices.cuda_computes_bfloat16(device):
+        raise ConfigError(
+            f"dtype bfloat16 is not supported by {devices.cuda_name(device)}: use float32"
+        )
+
+
+# ------------------------------------------------------------------------------------- quantisation
+
 
 Quantize = Literal["none", "8bit", "4bit"]
 
@@ -114,3 +146,51 @@ def stored_as(config: PretrainedConfig) -> str:
     return (
         "4bit" if said.get("load_in_4bit") else str(said.get("quant_method", "an unknown method"))
     )
+
+
+# ---------------------------------------------------------------------------------------- attention
+
+
+Attention = Literal["auto", "sdpa", "flash_attention_2", "eager"]
+FLASH = "flash_attention_2"
+FLASH_DTYPES = (torch.float16, torch.bfloat16)
+
+
+def check_attention(attention: Attention, device: torch.device, dtype: torch.dtype) -> None:
+    """Check the device, the dtype and the package that flash attention needs.
+
+    Raises: ConfigError if one of them is missing.
+    """
+    if attention != FLASH:
+        return
+    said = f"attention is {FLASH}"
+    if device.type != "cuda":
+        raise ConfigError(
+            f"{said}, but device is {device}; expected cuda: use attention: auto, or another device"
+        )
+    if dtype not in FLASH_DTYPES:
+        raise ConfigError(
+            f"{said}, but dtype is {str(dtype).removeprefix('torch.')}; expected bfloat16 or "
+            "float16: use one of them, or attention: auto"
+        )
+    if not is_flash_attn_2_available():
+        raise ConfigError(
+            f"{said}, but no version of flash_attn that transformers supports is installed: pip "
+            "install flash-attn, or use attention: auto"
+        )
+
+
+def implementations_of(model: type[PreTrainedModel]) -> list[Attention]:
+    """List the values of `Attention` that transformers supports for a model class.
+
+    For some classes transformers would replace flash_attention_2 by another flash attention from
+    the hub; we do not list it for these.
+    """
+    listed = model._compatible_flash_implementations
+    flash = model._supports_flash_attn and (listed is None or FLASH in listed)
+    there: list[Attention] = ["eager"]
+    if model._supports_sdpa:
+        there.append("sdpa")
+    if flash:
+        there.append("flash_attention_2")
+    return there

@@ -2,8 +2,7 @@
 
 import torch
 
-from motet.models.padding import Rows, padded
-from motet.models.sequence_packing import PackedRow
+from motet.models.rows import PackedRow, Rows, padded
 
 CPU = torch.device("cpu")
 

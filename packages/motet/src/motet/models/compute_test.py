@@ -9,7 +9,7 @@ import torch
 from motet.errors import ConfigError
 from motet.models import devices
 from motet.models.backbone import Backbone
-from motet.models.dtypes import check_dtype
+from motet.models.compute import check_dtype
 
 FIRST = torch.device("cuda:0")
 
