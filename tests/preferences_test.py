@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 import motet
 from motet.core.seeding import derive
-from motet.credit.replay import replayed
+from motet.credit.preferences import replayed
 from motet.errors import ConfigError
 from motet.settings import PairReplay
 from motet.trainer import checkpoint

@@ -395,13 +395,13 @@ FAULTS = [
     ),
     Edit(
         RUNS + "equal_rewards_have_no_advantage",
-        "credit/shaping.py",
+        "credit/baselines.py",
         "SMALLEST_SPREAD = 1e-6",
         "SMALLEST_SPREAD = 0.0",
     ),
     Edit(
         RUNS + "one_other_reward_in_a_group_is_not_magnified",
-        "credit/shaping.py",
+        "credit/baselines.py",
         "    return advantages_S / torch.where(",
         "    own_S = (returns_S - means_S) ** 2 * 8 / 7\n"
         "    spread_S = (spread_S**2 * 8 - own_S).abs().sqrt() + 1e-5\n"

@@ -18,7 +18,6 @@ from motet.core import (
 from motet.core.seeding import derive
 from motet.errors import ConfigError, MotetError
 from motet.rollout.play import play
-from motet.rollout.prompts import with_system
 from motet.rollout.waves import Waves
 from motet.settings import Decode, Plan, check_temperature
 from motet_serve.unscored import Unscored
@@ -175,11 +174,10 @@ class ChatTeam:
 
         Raises: Unanswered; what the sampler raises.
         """
-        system = self.team.system.get(agent, "")
         request = SampleRequest(
             id=("chat", (), 0, agent),
             policy=self.team.policy_of(agent, 0),
-            prompt=with_system(chat, system),
+            prompt=self.team.with_system(agent, chat),
             decode=settings.changed(self.team.decode[agent]),
             keys=(derive(settings.seed, "chat", agent),),
             greedy=settings.greedy,

@@ -22,7 +22,6 @@ from motet.models.chat_template import tokenizer_with
 from motet.models.compute import DTYPES
 from motet.models.devices import resolve_device
 from motet.models.loading import load_model
-from motet.rollout.prompts import with_system
 from motet.rollout.record import read_episodes
 from motet.trainer.metrics import read_metrics
 from motet.trainer.prepare import check_seal
@@ -248,7 +247,7 @@ class LoadedTeam:
         request = SampleRequest(
             ("ask", agent, self._asked),
             team.policy_of(agent, turn),
-            with_system(prompt, team.system.get(agent, "")),
+            team.with_system(agent, prompt),
             team.decode[agent],
             (derive(self._setup.config.seed, "ask", self._asked),),
             greedy,

@@ -15,7 +15,7 @@ from motet.core import Completion, Sampler
 from motet.models.backbone import Policy
 from motet.models.causal_lm import CausalLM
 from motet.models.content import text_ids
-from motet.rollout.endpoint_policies import EndpointPolicies
+from motet.rollout.other_samplers import EndpointPolicies
 from motet.settings import Lora
 
 

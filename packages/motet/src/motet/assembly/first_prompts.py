@@ -12,7 +12,6 @@ from motet.errors import ConfigError
 from motet.models.chat_template import reads_date, tokenizer_with
 from motet.models.content import spelt_tokens
 from motet.models.prompts import encode
-from motet.rollout.prompts import with_system
 from motet.user_code.timeouts import at_once, guarded, within
 
 
@@ -35,10 +34,7 @@ async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
             prompts = at_once(limit, "observe", lambda: environment.observe(state))
         finally:
             await within(limit, "close", lambda: environment.close(state), even_given_up=True)
-    return {
-        agent: with_system(prompt, setup.team.system.get(agent, ""))
-        for agent, prompt in prompts.items()
-    }
+    return {agent: setup.team.with_system(agent, prompt) for agent, prompt in prompts.items()}
 
 
 async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> list[str]:

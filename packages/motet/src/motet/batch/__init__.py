@@ -2,16 +2,15 @@
 
 A Batch belongs to one policy. A prompt is stored once, not once per completion.
 
-batches.py      Batch and ValueBatch: padded tensors
+batches.py      Batch and ValueBatch: padded tensors, and their parts for several processes
 packing.py      samples -> minibatches -> Batches
-objectives.py   the objectives of policies and critics, and their metrics
-learner.py      the protocol of what trains one backbone
+objectives.py   what a learner minimises on them, and the protocol of a learner
 """
 
 from motet.batch.batches import Batch, ValueBatch
-from motet.batch.learner import Learner
 from motet.batch.objectives import (
     BatchMetrics,
+    Learner,
     Mean,
     Objective,
     ValueObjective,

@@ -1,6 +1,6 @@
 """The rows of a batch, dealt to processes."""
 
-from motet.batch.dealing import deal, deal_values, weightless
+from motet.batch.batches import deal, deal_values, weightless
 from tests.fixtures.batches import batch_of, values_of
 
 

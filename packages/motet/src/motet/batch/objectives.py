@@ -1,6 +1,6 @@
-"""The objectives that a learner minimises on batches, and their metrics."""
+"""What a learner minimises on batches, the metrics, and the protocol of a learner."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -284,3 +284,52 @@ def _token_means(measured: Mapping[str, Tensor], mask_BL: Tensor) -> dict[str, M
     totals = totals_MB.cpu().double().sum(dim=1).tolist()
     tokens = int(mask_BL.sum())
     return {name: Mean(total, tokens) for name, total in zip(measured, totals, strict=True)}
+
+
+class Learner(Protocol):
+    """Trains one backbone.
+
+    It has one optimiser for each policy and critic on the backbone. It may run in this process or
+    elsewhere.
+    """
+
+    async def logprobs(self, batch: Batch) -> Tensor:
+        """Return log-probabilities under the present weights, float32 [B, Lc] on the CPU, without a
+        gradient."""
+        ...
+
+    async def accumulate(self, batch: Batch, objective: Objective) -> BatchMetrics:
+        """Add the batch's gradient to the accumulated gradient of its policy."""
+        ...
+
+    async def accumulate_values(self, batch: ValueBatch, objective: ValueObjective) -> BatchMetrics:
+        """Add the batch's gradient to the accumulated gradient of its critic."""
+        ...
+
+    async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Do one gradient step for each policy and critic in `names` that has accumulated
+        gradients.
+
+        Accumulated gradients of all others are discarded. Returns the metrics of each step.
+
+        Raises: TrainingDiverged before any weight is changed.
+        """
+        ...
+
+    async def keep(self, names: Sequence[str]) -> None:
+        """Keep copies of the present weights of `names`, in place of those kept before."""
+        ...
+
+    async def scale_back(self, names: Sequence[str], factor: float) -> None:
+        """Move the weights of `names` back along the line to the kept ones: `factor` of the
+        distance is left. Their next steps are shorter too."""
+        ...
+
+    def precision(self, name: str) -> str:
+        """Return the numerical precision of a policy: a key of `alarms.MISMATCH`."""
+        ...
+
+    def suspect(self, batch: Batch) -> str:
+        """Return the class of the batch's policy, and possible causes of a mismatch between the
+        log-probabilities of training and sampling."""
+        ...

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from motet.batch import merge
-from motet.batch.dealing import deal, deal_values, weightless
+from motet.batch.batches import deal, deal_values, weightless
 from motet.cluster.actors import Actor
 from motet.cluster.home import HomeFacts, HomeSetup
 from motet.errors import ProcessLost

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from motet.core.episodes import Completion, Path
+from motet.core.episodes import Completion, Message, Path, Prompt
 from motet.core.requests import ValueEstimate
 from motet.settings import Decode
 
@@ -31,6 +31,22 @@ class Team:
     def policy_of(self, agent: str, turn: int) -> str:
         policies = self.agents[agent]
         return policies[min(turn, len(policies) - 1)]
+
+    def with_system(self, agent: str, prompt: Prompt) -> Prompt:
+        """Return a prompt of the environment with the agent's system message in front, if it has
+        one.
+
+        A system message of the environment is appended to the same message, because chat templates
+        accept only one, at the start.
+        """
+        system = self.system.get(agent)
+        if not system:
+            return prompt
+        if isinstance(prompt, str):
+            return f"{system}\n\n{prompt}"
+        if prompt and prompt[0].role == "system":
+            return (Message("system", f"{system}\n\n{prompt[0].content}"), *prompt[1:])
+        return (Message("system", system), *prompt)
 
     def policy_turns(self, turns: int) -> tuple[tuple[str, int], ...]:
         """Return every (policy, turn) that is trained, in the order of agents and turns."""

@@ -1,4 +1,4 @@
-"""Baselines, which are subtracted from returns.
+"""Baselines, which are subtracted from returns, and the scaling after them.
 
 A baseline function returns b. `assign_credit` computes return − b, and no other code subtracts a
 baseline.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from motet.credit.segments import segment_max, segment_mean, segment_size, segment_sum
+from motet.credit.returns import segment_max, segment_mean, segment_size, segment_sum
 from motet.errors import ConfigError
 
 
@@ -162,3 +162,34 @@ BASELINES: dict[str, Baseline] = {
     "moving_average": Baseline(moving_average, siblings=False, linear=True),
 }
 """A config may also name your own function or Baseline: `baseline: ./mine.py:NAME`."""
+
+
+# ------------------------------------------------------------------------------------------ scaling
+
+
+SMALLEST_SPREAD = 1e-6
+"""Smallest standard deviation to divide by. Below it, all returns count as equal."""
+
+
+def divide_by_spread(advantages_S: Tensor, returns_S: Tensor, group_S: Tensor) -> Tensor:
+    """Return A / population std of the group's returns (GRPO, arXiv 2402.03300); A if the std is
+    below 1e-6.
+
+    It does not subtract the mean again: z-scoring after the baseline would undo the baseline and
+    make all algorithms equal.
+    """
+    groups = int(group_S.max()) + 1 if len(group_S) else 0
+    means_S = segment_mean(returns_S, group_S, groups)[group_S]
+    spread_S = segment_mean((returns_S - means_S) ** 2, group_S, groups).sqrt()[group_S]
+    return advantages_S / torch.where(
+        spread_S < SMALLEST_SPREAD, torch.ones_like(spread_S), spread_S
+    )
+
+
+def whiten(advantages_S: Tensor) -> Tensor:
+    """Return (A − mean) / population std over a whole step. For algorithms whose critic has already
+    subtracted the state's value."""
+    spread = advantages_S.std(correction=0)
+    return (advantages_S - advantages_S.mean()) / (
+        spread if float(spread) >= SMALLEST_SPREAD else 1.0
+    )

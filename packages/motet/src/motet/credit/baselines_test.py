@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from motet.credit.baselines import BASELINES, Comparison, JointActions
-from motet.credit.segments import segment_max, segment_mean, segment_size, segment_sum
-from motet.credit.shaping import divide_by_spread, whiten
+from motet.credit.baselines import BASELINES, Comparison, JointActions, divide_by_spread, whiten
+from motet.credit.returns import segment_max, segment_mean, segment_size, segment_sum
 from motet.errors import ConfigError
 
 RETURNS = torch.tensor([1.0, 3.0, 8.0, 2.0, 6.0], dtype=torch.float64)

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from motet.core import SampleId, Scores, Team, ValueEstimate, ValueId, ValueSample
-from motet.credit.gae import token_advantages
+from motet.credit.baselines import SMALLEST_SPREAD, whiten
 from motet.credit.ratios import Ratios
-from motet.credit.returns import tree_fold
-from motet.credit.shaping import SMALLEST_SPREAD, whiten
+from motet.credit.returns import token_advantages, tree_fold
 from motet.credit.table import Table
 from motet.settings import Algorithm
 

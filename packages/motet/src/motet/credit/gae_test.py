@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.credit.gae import token_advantages
+from motet.credit.returns import token_advantages
 
 number = st.floats(-3, 3)
 completions = st.lists(

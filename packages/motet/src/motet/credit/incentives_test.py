@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from motet.algorithms import resolve
 from motet.core import RIGHT, Completion, CreditState, Episode, Outcome, Round, Scores, Task, Team
 from motet.credit.assign import assign_credit
-from motet.credit.incentives import bonuses
-from motet.credit.returns import Forest
+from motet.credit.returns import Forest, bonuses
 from motet.errors import ConfigError
 from motet.settings import Incentives
 

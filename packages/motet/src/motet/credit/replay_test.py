@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from pydantic import ValidationError
 
-from motet.credit.replay import replayed, weights_of
+from motet.credit.preferences import replayed, weights_of
 from motet.settings import PairReplay
 
 HISTORY = (["a1", "a2"], ["b1", "b2", "b3"], ["c1", "c2", "c3", "c4"])

@@ -1,9 +1,10 @@
-"""Returns and advantages on trees.
+"""Returns and advantages: on trees, over the tokens of completions, and per group.
 
 A path is a tree in which each outcome has one child. All trees of a step are processed together.
 
 Nodes are joint actions J. Node j was taken in Round round_J[j]. parent_J[j] is the node that led to
-that Round.
+that Round. Functions `segment_...` compute sums, means and maxima per group, for groups of any
+size: `values [..., S]` with group numbers `segment [S]` -> `[..., count]`.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from motet.credit.segments import segment_mean, segment_size
+from motet.settings import Incentives
 
 
 @dataclass(frozen=True)
@@ -236,3 +237,104 @@ def _paths_below(
         share_LJ[1:] += longer_LJ
         sum_LNJ[1:] += longer_LNJ if last_only else longer_LNJ + longer_LJ[:, None] * shared_NJ
     return share_LJ, sum_LNJ
+
+
+# ------------------------------------------------------------------------------------------- tokens
+
+
+def token_advantages(
+    rewards_SL: Tensor, values_SL: Tensor, mask_SL: Tensor, gae_lambda: float
+) -> Tensor:
+    """Compute generalised advantages over the tokens of each completion, with γ = 1. [S, L] ->
+    [S, L]
+
+        A_t = Σ_{k≥0} λ^k·δ_{t+k},  δ_t = r_t + V_{t+1} − V_t,  V = 0 after the last token
+
+    `values_SL` holds the value before each token. Completions are independent of each other.
+    Padding gets 0.
+
+    Source: Schulman et al. 2016, arXiv 1506.02438, equation 16.
+    """
+    values_SL = torch.where(mask_SL, values_SL, 0.0)
+    following_SL = torch.cat([values_SL[:, 1:], torch.zeros_like(values_SL[:, :1])], dim=1)
+    delta_SL = torch.where(mask_SL, rewards_SL + following_SL - values_SL, 0.0)
+    step = 1
+    while step < delta_SL.shape[1]:  # each pass doubles the number of terms in every sum
+        delta_SL[:, :-step] += gae_lambda**step * delta_SL[:, step:].clone()
+        step *= 2
+    return torch.where(mask_SL, delta_SL, 0.0)
+
+
+# --------------------------------------------------------------------------------------- incentives
+
+
+def bonuses(right_NJ: Tensor, forest: Forest, incentives: Incentives) -> Tensor:
+    """Compute the bonus of every agent for every joint action. bool [N, J] -> float64 [N, J]
+
+    It is for agents that correct their answer or make others correct theirs (MAPoRL, arXiv
+    2502.18439). A bonus belongs to one turn of one agent. It is added to the return of that turn
+    and does not propagate to earlier turns.
+
+    c is the agent's own correctness. o is the correctness of the others: true if strictly more than
+    half of them are right (a tie is wrong).
+
+        own answer wrong -> right since the turn before:   + α1 if o before, else + α0
+        own answer right -> wrong:                         - α0 if o before, else - α1
+        the others wrong -> right at the next turn:        + β1 if c now, else + β0
+        the others right -> wrong:                         - β0 if c now, else - β1
+
+    So α1 is for changing with the others, and α0 for changing against them. A single agent only has
+    α0. With `alphas: code` the two are swapped. If the previous or next turn was not played, its
+    term is 0. With several next joint actions, the term is their mean.
+    """
+    others_NJ = _others(right_NJ)
+    later = forest.parent_J >= 0
+    parent_K = forest.parent_J[later]
+    before_NK, after_NK = right_NJ[:, parent_K], right_NJ[:, later]
+    led_NK, follow_NK = others_NJ[:, parent_K], others_NJ[:, later]
+    sizes = (incentives.alpha0, incentives.alpha1, incentives.beta0, incentives.beta1)
+    alpha0, alpha1, beta0, beta1 = torch.tensor(sizes, dtype=torch.float64)
+    if incentives.alphas == "code":
+        alpha0, alpha1 = alpha1, alpha0
+    alone = right_NJ.shape[0] == 1
+    follows, resists = (alpha0 if alone else alpha1), alpha0
+    own_NK = torch.where(led_NK, follows, resists) * (~before_NK & after_NK)
+    own_NK = own_NK - torch.where(led_NK, resists, follows) * (before_NK & ~after_NK)
+    on_others_NK = torch.where(before_NK, beta1, beta0) * (~led_NK & follow_NK)
+    on_others_NK = on_others_NK - torch.where(before_NK, beta0, beta1) * (led_NK & ~follow_NK)
+    total_NJ = segment_mean(on_others_NK, parent_K, right_NJ.shape[1])
+    total_NJ[:, later] += own_NK
+    return total_NJ
+
+
+def _others(right_NJ: Tensor) -> Tensor:
+    """Return whether strictly more than half of the other agents are right. False if there is only
+    one agent."""
+    others = right_NJ.shape[0] - 1
+    return 2 * (right_NJ.sum(0, keepdim=True) - right_NJ.long()) > max(others, 0)
+
+
+# ------------------------------------------------------------------------------------------- groups
+
+
+def segment_sum(values_S: Tensor, segment_S: Tensor, count: int) -> Tensor:
+    """Return the sum of each segment; 0 if it is empty."""
+    sums = values_S.new_zeros((*values_S.shape[:-1], count))
+    return sums.index_add(-1, segment_S, values_S)
+
+
+def segment_size(segment_S: Tensor, count: int) -> Tensor:
+    """Return the size of each segment, int64 [count]."""
+    return torch.bincount(segment_S, minlength=count)
+
+
+def segment_mean(values_S: Tensor, segment_S: Tensor, count: int) -> Tensor:
+    """Return the mean of each segment; 0 if it is empty."""
+    return segment_sum(values_S, segment_S, count) / segment_size(segment_S, count).clamp(min=1)
+
+
+def segment_max(values_S: Tensor, segment_S: Tensor, count: int) -> Tensor:
+    """Return the maximum of each segment; -inf if it is empty. `values_S` must have the
+    shape [S]."""
+    lowest = values_S.new_full((count,), -torch.inf)
+    return lowest.scatter_reduce(0, segment_S, values_S, reduce="amax")

@@ -10,9 +10,14 @@ import torch
 from torch import Tensor
 
 from motet.core import PERSONAL, RIGHT, Completion, Outcome, Path, Round, SampleId
-from motet.credit.incentives import bonuses
-from motet.credit.returns import Forest, repeat_last_reward, tree_fold, turn_returns
-from motet.credit.segments import segment_mean
+from motet.credit.returns import (
+    Forest,
+    bonuses,
+    repeat_last_reward,
+    segment_mean,
+    tree_fold,
+    turn_returns,
+)
 from motet.errors import ConfigError
 from motet.settings import Algorithm
 

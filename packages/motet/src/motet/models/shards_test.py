@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from motet.batch import Batch, pack, pack_values, policy_objective, value_objective
-from motet.batch.dealing import deal, deal_values, weightless
+from motet.batch.batches import deal, deal_values, weightless
 from motet.core import (
     Completion,
     SampleId,

@@ -14,11 +14,13 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 from motet.core import (
     Completion,
+    End,
     Environment,
     Episode,
     Fault,
@@ -28,6 +30,7 @@ from motet.core import (
     Prompt,
     Reply,
     Round,
+    Sampled,
     SampleRequest,
     Task,
     Team,
@@ -36,10 +39,6 @@ from motet.core import (
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault, shortened
 from motet.rollout.faults import again, attempt
-from motet.rollout.halves import halves, joined
-from motet.rollout.pairing import joint_actions
-from motet.rollout.prompts import with_system
-from motet.rollout.stopping import end_of, mean_reward, stopped_together
 from motet.rollout.waves import Waves
 from motet.settings import Plan
 from motet.user_code.timeouts import at_once, within
@@ -175,7 +174,7 @@ async def _round(game: _Game, state: Any, path: Path, starts: _Starts) -> Round 
     if isinstance(prompts, Fault):
         return prompts
     count = game.plan.samples[len(path)]
-    picks_J = joint_actions(dict.fromkeys(prompts, count), game.plan.pairing)
+    picks_J = joint_actions(list(prompts), count, game.plan.pairing)
     states_J = [state] * len(picks_J) if path else await starts.each(state, prompts, len(picks_J))
     requests = [_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()]
     asked = [half for request in requests for half in halves(request, game.team)]
@@ -224,11 +223,7 @@ async def _observe(game: _Game, state: Any) -> dict[str, Prompt]:
     prompts: dict[str, Prompt] = {
         agent: p if isinstance(p, str) else tuple(p) for agent, p in ordered.items()
     }
-    system = game.team.system
-    return {
-        agent: with_system(p, system[agent]) if agent in system else p
-        for agent, p in prompts.items()
-    }
+    return {agent: game.team.with_system(agent, prompt) for agent, prompt in prompts.items()}
 
 
 def _request(game: _Game, prompt: Prompt, path: Path, agent: str, count: int) -> SampleRequest:
@@ -243,6 +238,58 @@ def _request(game: _Game, prompt: Prompt, path: Path, agent: str, count: int) ->
         keys=tuple(game.key(agent, path, g) for g in range(count)),
         greedy=game.greedy,
     )
+
+
+# ------------------------------------------------------------------------------------------- asking
+
+
+def halves(request: SampleRequest, team: Team) -> list[SampleRequest]:
+    """Return the requests for one agent's samples: one, or one to each of two teams.
+
+    The team gives the first half of the samples of a Round, and its comparator the second.
+    """
+    agent = request.id[3]
+    if agent not in team.comparator:
+        return [request]
+    half = len(request.keys) // 2
+    other = replace(
+        request,
+        id=(*request.id, "comparator"),
+        policy=team.comparator[agent],
+        keys=request.keys[half:],
+    )
+    return [replace(request, keys=request.keys[:half]), other]
+
+
+def joined(
+    requests: Sequence[SampleRequest], answers: Sequence[Sampled | Fault]
+) -> dict[str, Sampled]:
+    """Return agent -> its prompt and all its samples, in the order of the requests.
+
+    The prompt's tokens are those of the agent's own policy. Faults are left out.
+    """
+    found: dict[str, Sampled] = {}
+    for request, answer in zip(requests, answers, strict=True):
+        agent = request.id[3]
+        if isinstance(answer, Fault):
+            continue
+        first = found[agent] if agent in found else replace(answer, completions=())
+        found[agent] = replace(first, completions=first.completions + answer.completions)
+    return found
+
+
+def joint_actions(
+    agents: Sequence[str], samples: int, pairing: Literal["aligned", "crossed"]
+) -> tuple[dict[str, int], ...]:
+    """Return the joint actions of one Round, each as agent -> index of its sample.
+
+    aligned: the g-th samples of all agents form joint action g; J = G. crossed: all combinations,
+    where the index of the last agent changes fastest; J = G^N.
+    """
+    if pairing == "aligned":
+        return tuple(dict.fromkeys(agents, g) for g in range(samples))
+    picks_J = product(range(samples), repeat=len(agents))
+    return tuple(dict(zip(agents, picks, strict=True)) for picks in picks_J)
 
 
 # ----------------------------------------------------------------------------------------- stepping
@@ -302,6 +349,39 @@ async def _transition(
                 "there is no score"
             )
     return Transition(led_to.state, rewards, led_to.done, terms)
+
+
+# ------------------------------------------------------------------------------------------- ending
+
+
+def end_of(plan: Plan, turn: int, led_to: Transition) -> End | None:
+    """Return why a branch ends after this turn (from 0); None if it goes on."""
+    if led_to.done:
+        return "done"
+    if plan.stop_by == "branch" and _reaches(plan, mean_reward(led_to.rewards)):
+        return "stopped"
+    return "limit" if turn == len(plan.samples) - 1 else None
+
+
+def stopped_together(plan: Plan, outcomes: list[Outcome]) -> list[Outcome]:
+    """With `stop_by: round`, end all joint actions of a Round whose mean reward reaches
+    `stop_at_reward`."""
+    means = [mean_reward(outcome.rewards) for outcome in outcomes if outcome.fault is None]
+    if plan.stop_by != "round" or not means or not _reaches(plan, sum(means) / len(means)):
+        return outcomes
+    return [
+        outcome if outcome.fault is not None else replace(outcome, end="stopped")
+        for outcome in outcomes
+    ]
+
+
+def _reaches(plan: Plan, reward: float) -> bool:
+    return plan.stop_at_reward is not None and reward >= plan.stop_at_reward
+
+
+def mean_reward(rewards: Mapping[str, float]) -> float:
+    """Return the mean reward of all agents."""
+    return sum(rewards.values()) / len(rewards)
 
 
 # ---------------------------------------------------------------------------------------- expanding

@@ -1,7 +1,7 @@
 import pytest
 
 from motet.core import Fault, Outcome, Transition
-from motet.rollout.stopping import end_of, stopped_together
+from motet.rollout.play import end_of, stopped_together
 from motet.settings import Plan
 
 

@@ -8,7 +8,7 @@ from motet.settings.base import Settings
 
 
 class PairReplay(Settings):
-    """From which iterations pairs are drawn (`motet.credit.replay`).
+    """From which iterations pairs are drawn (`motet.credit.preferences`).
 
     An iteration of `algorithm.preference` is a step. One of `reward_model` is a new set of pairs.
     """

@@ -7,8 +7,7 @@ from typing import TypeAlias
 from motet.core import CreditState, Episode
 from motet.core.seeding import derive
 from motet.credit.assign import Credit, assign_credit
-from motet.credit.preferences import PreferencePairs
-from motet.credit.replay import replayed, weights_of
+from motet.credit.preferences import PreferencePairs, replayed, weights_of
 from motet.trainer.comparator import as_own
 from motet.trainer.components import StepConfig, TrainComponents
 from motet.trainer.reward_model import judged

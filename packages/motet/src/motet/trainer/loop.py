@@ -13,7 +13,7 @@ from motet.core import (
     Task,
 )
 from motet.credit.assign import assign_credit
-from motet.credit.replay import weights_of
+from motet.credit.preferences import weights_of
 from motet.errors import MotetError
 from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise

@@ -27,8 +27,7 @@ from motet.core import (
     ValueSample,
 )
 from motet.core.seeding import derive
-from motet.credit.preferences import pairs_of
-from motet.credit.replay import replayed
+from motet.credit.preferences import pairs_of, replayed
 from motet.credit.table import Table
 from motet.credit.views import joint_action
 from motet.rollout.collect import collect, task_order

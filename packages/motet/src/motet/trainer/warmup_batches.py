@@ -6,7 +6,6 @@ from typing import Any
 from motet.core import Demonstration, Environment, Prompt, Task, Team
 from motet.core.seeding import derive
 from motet.errors import ConfigError
-from motet.rollout.prompts import with_system
 from motet.rollout.reference import demonstrations_of, play_reference
 from motet.rollout.summary import episode_stats
 from motet.settings import Plan
@@ -39,7 +38,7 @@ class WarmupBatches:
                     f"{known}"
                 )
             if self._team.policy_of(shown.agent, shown.turn) in policies:
-                return with_system(shown.prompt, self._team.system.get(shown.agent, "")), shown.text
+                return self._team.with_system(shown.agent, shown.prompt), shown.text
         raise ConfigError(
             f"the environment gave no demonstration for {', '.join(sorted(policies))} in {TRIES} "
             "draws: let demonstrate(task, seed) cover every agent and turn, or drop warmup"
