@@ -328,8 +328,3 @@ class Learner(Protocol):
     def precision(self, name: str) -> str:
         """Return the numerical precision of a policy: a key of `alarms.MISMATCH`."""
         ...
-
-    def suspect(self, batch: Batch) -> str:
-        """Return the class of the batch's policy, and possible causes of a mismatch between the
-        log-probabilities of training and sampling."""
-        ...

@@ -172,10 +172,6 @@ class Home:
     def scale_back(self, learner: str, names: Sequence[str], factor: float) -> None:
         self._run(self._models.learners[learner].scale_back(names, factor))
 
-    def suspect(self, batch: Batch) -> str:
-        with self._turn, gathered([self._models.policies[batch.policy].backbone.shards]):
-            return self._models.learners[batch.policy].suspect(batch)
-
     def restart(self, name: str) -> None:
         with self._turn:
             self._models.restart(name)

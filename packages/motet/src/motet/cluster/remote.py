@@ -68,10 +68,6 @@ class RemoteLearner:
     def precision(self, name: str) -> str:
         return self._precision[name]
 
-    def suspect(self, batch: Batch) -> str:
-        cause: str = self._home.call_now("suspect", batch)
-        return cause
-
 
 class RemoteScorer:
     """A `core.Scorer`: each request goes to the home of its policy or critic.

@@ -24,7 +24,6 @@ from motet.models.memory import oom_hint
 from motet.models.optimizers import load_into, make_optimizer, state_of
 from motet.models.rows import Rows
 from motet.models.shards import Ranks, whole
-from motet.models.suspect import suspect
 from motet.settings import Optimizer
 
 _LESS = "lower train.token_budget, or set checkpointing: true for the model"
@@ -237,17 +236,6 @@ class LocalLearner:
         backbone = self._train_states[name].learning.backbone
         eight = stored_as(backbone.model.config) == "8bit"
         return "8bit" if eight else str(backbone.dtype).removeprefix("torch.")
-
-    def suspect(self, batch: Batch) -> str:
-        """Return the batch's model class and the suspected capability.
-
-        The suspect is the capability that may explain why log-probabilities differ from those of
-        sampling.
-        """
-        policy = self._train_states[batch.policy].learning
-        with policy.active():
-            found = suspect(policy.backbone, batch.to(policy.backbone.device))
-        return f"{type(policy.backbone.model).__name__}. {found}"
 
     def _diverged(self, name: str, what: str) -> TrainingDiverged:
         state = self._train_states[name]

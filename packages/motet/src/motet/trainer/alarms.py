@@ -39,8 +39,7 @@ def refuse_mismatch(
     `figures` are the metrics of each batch. Rounding errors of logits are divided by the
     temperature, so the bound is multiplied by the mean of 1 / temperature if that is above 1.
 
-    Raises: MotetError if the mismatch is above the bound, with the learner's suspicion about the
-    batch with the largest mismatch.
+    Raises: MotetError if the mismatch is above the bound.
     """
     if bound is None:
         return
@@ -57,14 +56,12 @@ def refuse_mismatch(
     if mismatch <= most:
         return
     says = f"{precision} explains" if bound == "dtype" else "alarms.max_mismatch allows"
-    worst = max(
-        range(len(batches)), key=lambda place: figures[place]["sampling_logp_difference"].value
-    )
     raise MotetError(
         f"policy {policy}: log-probabilities in training differ by {mismatch:.3g} nats per token "
-        f"from those recorded in sampling, but {says} at most {most:.3g}. "
-        f"{learner.suspect(batches[worst])}. No update was made: use another model, or set "
-        "alarms.max_mismatch to a higher bound, or to null to train anyway"
+        f"from those recorded in sampling, but {says} at most {most:.3g}. No "
+        "update was made: set attention: sdpa for its model, which turns off Motet's own attention "
+        "and packing, use another model, or set alarms.max_mismatch to a higher bound, or to null "
+        "to train anyway"
     )
 
 

@@ -98,16 +98,13 @@ def batch_of(lengths, temperatures):
 
 
 class Computes:
-    """A fake learner that has only a dtype and a suspicion."""
+    """A fake learner that has only a dtype."""
 
     def __init__(self, dtype):
         self._dtype = dtype
 
     def precision(self, name):
         return self._dtype
-
-    def suspect(self, batch):
-        return f"Suspected: the batch of {int(batch.mask_BL.sum())} tokens"
 
 
 @pytest.mark.parametrize(
@@ -134,10 +131,3 @@ def test_a_bound_grows_where_answers_are_colder_and_where_tokens_are_few(
     refuse_mismatch([batch], [within], bound, Computes(dtype))
     with pytest.raises(MotetError, match=rf"policy p: .* at most {most:.3g}\."):
         refuse_mismatch([batch], [beyond], bound, Computes(dtype))
-
-
-def test_the_batch_with_the_largest_mismatch_is_looked_into():
-    batches = [batch_of([length], [1.0]) for length in (70, 80, 90)]
-    figures = [{"sampling_logp_difference": Mean(total, 100.0)} for total in (0.0, 900.0, 1.0)]
-    with pytest.raises(MotetError, match="the batch of 80 tokens"):
-        refuse_mismatch(batches, figures, "dtype", Computes("float32"))

@@ -78,9 +78,6 @@ class Diary:
     def precision(self, name: str) -> str:
         return "float32"
 
-    def suspect(self, batch: Batch) -> str:
-        return f"Model of {batch.policy}"
-
     async def step(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         self.updates.append(tuple(names))
         return {name: {"loss": 0.0} for name in names}
@@ -386,7 +383,7 @@ class Wrong(Diary):
 @pytest.mark.parametrize(("bound", "apart"), [("dtype", 0.02), (0.5, 0.6)])
 def test_log_probabilities_that_sampling_did_not_give_stop_the_step_before_any_update(bound, apart):
     diary = Wrong(apart=apart)
-    with pytest.raises(MotetError, match=r"policy ann-policy: .* Model of ann-policy") as error:
+    with pytest.raises(MotetError, match=r"policy ann-policy: .* attention: sdpa") as error:
         asyncio.run(
             one_step(
                 components("ippo", diary=diary),
