@@ -14,13 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging
 
+from motet.batch import Rows
 from motet.models.backbone import Backbone
 from motet.models.capabilities import capabilities_of
 from motet.models.compute import DTYPES
 from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward
 from motet.models.loading import load_model, load_tokenizer
-from motet.models.rows import Rows, padded
+from motet.models.rows import padded
 from motet.settings import Decode
 from tests.architectures import SOUND, make
 

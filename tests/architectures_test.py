@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from motet.batch import Rows
 from motet.core import SampleRequest
 from motet.errors import ConfigError
 from motet.models import decode as decoding
@@ -17,7 +18,7 @@ from motet.models.causal_lm import Capabilities
 from motet.models.critic import Critic
 from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward
-from motet.models.rows import Rows, padded
+from motet.models.rows import padded
 from motet.models.sampler import LocalSampler
 from motet.settings import Decode, Lora
 from tests.architectures import REFUSED, SOUND, WINDOW, alone, make

@@ -12,12 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from motet.batch import Rows
 from motet.errors import MotetError
 from motet.models import attention, capabilities, decode
 from motet.models.backbone import Backbone
 from motet.models.decode import DecodeRequest
 from motet.models.forward import forward
-from motet.models.rows import Rows, padded
+from motet.models.rows import padded
 from motet.settings import Decode
 from motet.trainer.alarms import MISMATCH
 from tests.architectures import SOUND, make

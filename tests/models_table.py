@@ -155,7 +155,6 @@ def _scored(
 def _sample(number: int, request: DecodeRequest, answer: Completion) -> TrainSample:
     return TrainSample(
         SampleId("e", (), "agent", number),
-        "p",
         turn=0,
         prompt_tokens=tuple(PROMPTS[request.prompt]),
         completion=answer,

@@ -77,7 +77,7 @@ def test_the_distance_of_a_step_is_the_divergence_of_the_joint_action():
     moved = {("a", 0): 1.0, ("a", 1): -2.0, ("b", 0): 0.0, ("b", 1): 0.5}
     rows = [
         TrainSample(
-            SampleId("e", (), agent, index), policy=agent, turn=0, prompt_tokens=(1,),
+            SampleId("e", (), agent, index), turn=0, prompt_tokens=(1,),
             completion=Completion(agent, "", "stop", tokens=(2,), logprobs=(-3.0,)),
             advantage=1.0, share=0.5,
         )
@@ -98,7 +98,7 @@ def test_agents_of_different_turns_do_not_share_a_bound():
     """What moves in one joint action adds up. The team's distance is that of the worse turn."""
     rows = [
         TrainSample(
-            SampleId("e", (0,) * turn, "a", 0), policy="a", turn=turn, prompt_tokens=(1,),
+            SampleId("e", (0,) * turn, "a", 0), turn=turn, prompt_tokens=(1,),
             completion=Completion("a", "", "stop", tokens=(2,), logprobs=(-3.0,)),
             advantage=1.0, share=0.5,
         )

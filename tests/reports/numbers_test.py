@@ -14,7 +14,7 @@ from motet.batch import Batch, minibatches, pack, policy_objective
 from motet.core import Completion, SampleId, TrainSample
 from motet.models.backbone import Backbone, Policy
 from motet.models.forward import forward
-from motet.models.learner import LocalLearner, rows_of
+from motet.models.learner import LocalLearner
 from motet.settings import Algorithm, Lora, Optimizer
 from tests.reports.small_teams import trained
 from tests.reports.tiny_models import plain_logprobs, plain_model, with_dropout
@@ -30,7 +30,7 @@ def rows(policy: str = "p", temperature: float = 1.0) -> list[TrainSample]:
     number."""
     return [
         TrainSample(
-            SampleId("e", (), "a", index), policy, 0, PROMPTS[index % 3],
+            SampleId("e", (), "a", index), 0, PROMPTS[index % 3],
             Completion(
                 policy, "", "stop", tokens=answer, logprobs=(-3.0,) * len(answer),
                 temperature=temperature,
@@ -154,7 +154,7 @@ def scored(folder: Path, samples: list[TrainSample]) -> list[list[float]]:
     assert backbone.packs_sequences
     (batch,) = pack(samples, 10**6, "sequence_sum", {"p": 8})
     with torch.no_grad():
-        logp_BL, _ = forward(backbone, rows_of(batch), batch.temperature_B)
+        logp_BL, _ = forward(backbone, batch, batch.temperature_B)
     found = {
         place: logp_BL[row][batch.mask_BL[row]].tolist() for row, place in enumerate(batch.ids)
     }
@@ -227,7 +227,7 @@ def enumerated(logits: torch.Tensor, reference: torch.Tensor) -> Iterator[tuple[
     chances = logits.detach().log_softmax(0)
     for action in range(len(logits)):
         sample = TrainSample(
-            SampleId("e", (), "a", action), "p", 0, (1,),
+            SampleId("e", (), "a", action), 0, (1,),
             Completion("p", "", "stop", tokens=(action,), logprobs=(float(chances[action]),)),
             advantage=0.0, share=1.0,
             reference_logprobs=(float(reference.log_softmax(0)[action]),),
@@ -275,7 +275,7 @@ def test_a_completion_without_advantage_has_the_gradient_of_the_divergence_alone
 
 def surrogate(ratio: float, advantage: float, algorithm: Algorithm) -> float:
     sample = TrainSample(
-        SampleId("e", (), "a", 0), "p", 0, (1,),
+        SampleId("e", (), "a", 0), 0, (1,),
         Completion("p", "", "stop", tokens=(3,), logprobs=(-2.0,)), advantage, 1.0,
     )  # fmt: skip
     (batch,) = pack([sample], 100, "sequence_sum", {"p": 1})

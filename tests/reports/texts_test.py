@@ -65,7 +65,7 @@ def test_the_end_of_a_completion_is_learned_although_it_is_also_the_padding(pad,
     before = chance()
     rows = [  # a longer row beside it, so that the row has padding after its end
         TrainSample(
-            SampleId("e", (), "a", index), "p", 0, (a,),
+            SampleId("e", (), "a", index), 0, (a,),
             Completion("p", "", "stop", tokens=tokens, logprobs=(-3.0,) * len(tokens)), good, 0.5,
         )
         for index, (tokens, good) in enumerate([((a, end), 1.0), ((a, a, a, a, a), 0.0)])

@@ -2,12 +2,12 @@
 
 A Batch belongs to one policy. A prompt is stored once, not once per completion.
 
-batches.py      Batch and ValueBatch: padded tensors, and their parts for several processes
+batches.py      Rows, Batch and ValueBatch: padded tensors, and their parts for several processes
 packing.py      samples -> minibatches -> Batches
 objectives.py   what a learner minimises on them, and the protocol of a learner
 """
 
-from motet.batch.batches import Batch, ValueBatch
+from motet.batch.batches import Batch, Rows, ValueBatch
 from motet.batch.objectives import (
     BatchMetrics,
     Learner,
@@ -28,6 +28,7 @@ __all__ = [
     "Learner",
     "Mean",
     "Objective",
+    "Rows",
     "ValueBatch",
     "ValueObjective",
     "merge",

@@ -10,18 +10,13 @@ from motet.core import SampleId
 
 
 @dataclass(frozen=True)
-class Batch:
-    """B completions of one policy and their P prompts.
+class Rows:
+    """B completions and their P prompts, padded.
 
     Lp and Lc are the lengths of the longest prompt and completion. Prompts are padded on the left
     and completions on the right, so that a completion directly follows its prompt.
-    Log-probabilities are in nats, at each row's temperature. `token_weight_B` is the loss weight
-    of each token of a row (see `losses.token_weights`).
-
-    Raises: ValueError with all shapes if one of them does not fit.
     """
 
-    policy: str
     prompts_PL: Tensor
     """int64 [P, Lp]"""
     prompt_mask_PL: Tensor
@@ -32,6 +27,19 @@ class Batch:
     """int64 [B, Lc], with the end-of-sequence token."""
     mask_BL: Tensor
     """bool [B, Lc]: false at padding."""
+
+
+@dataclass(frozen=True)
+class Batch(Rows):
+    """Completions of one policy, and what is learned from them.
+
+    Log-probabilities are in nats, at each row's temperature. `token_weight_B` is the loss weight
+    of each token of a row (see `losses.token_weights`).
+
+    Raises: ValueError with all shapes if one of them does not fit.
+    """
+
+    policy: str
     behaviour_logp_BL: Tensor
     """float32 [B, Lc]: log-probabilities of the behaviour policy, which sampled the tokens. It is
     also the old policy of the PPO ratio, unless there are `present_logp_BL`."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from motet.batch.batches import Batch, ValueBatch
-from motet.core import TrainSample, ValueSample
+from motet.core import SampleId, TrainSample, ValueSample
 from motet.core.seeding import derive
 from motet.losses import Reduction, token_weights
 
@@ -59,31 +59,30 @@ def pack(
     batches: list[Batch] = []
     for policy in dict.fromkeys(sample.policy for sample in samples):
         own = [sample for sample in samples if sample.policy == policy]
-        rows = _weighted(own, reduce, longest[policy], scale)
-        rows.sort(key=lambda row: (len(row[0].prompt_tokens), row[0].prompt_tokens, _length(row)))
-        batches += [_batch(policy, part) for part in _within_budget(rows, token_budget)]
+        weights = _token_weights(own, reduce, longest[policy], scale)
+        own.sort(
+            key=lambda one: (len(one.prompt_tokens), one.prompt_tokens, len(_tokens(one)), one.turn)
+        )
+        batches += [_batch(policy, part, weights) for part in _within_budget(own, token_budget)]
     return batches
 
 
-_WeightedSample: TypeAlias = tuple[TrainSample, float]
-"""A sample, and the loss weight of each of its tokens."""
-
-
-def _weighted(
+def _token_weights(
     samples: Sequence[TrainSample], reduce: Reduction, longest: int, scale: float
-) -> list[_WeightedSample]:
-    """Return one policy's samples with the weight of each of their tokens.
+) -> dict[SampleId, float]:
+    """Return the weight of each token of one policy's samples.
 
     It is computed for each turn separately, so that a turn with longer completions does not get
     more weight.
     """
-    rows: list[_WeightedSample] = []
+    weights: dict[SampleId, float] = {}
     for turn in sorted({sample.turn for sample in samples}):
         own = [sample for sample in samples if sample.turn == turn]
         share_S = torch.tensor([sample.share * scale for sample in own], dtype=torch.float64)
         length_S = torch.tensor([len(_tokens(sample)) for sample in own])
-        rows += zip(own, token_weights(share_S, length_S, reduce, longest).tolist(), strict=True)
-    return rows
+        weight_S = token_weights(share_S, length_S, reduce, longest)
+        weights |= zip((sample.id for sample in own), weight_S.tolist(), strict=True)
+    return weights
 
 
 def _tokens(sample: TrainSample) -> tuple[int, ...]:
@@ -95,29 +94,24 @@ def _tokens(sample: TrainSample) -> tuple[int, ...]:
     return sample.completion.tokens
 
 
-def _length(row: _WeightedSample) -> int:
-    return len(_tokens(row[0]))
-
-
 def _within_budget(
-    rows: Sequence[_WeightedSample], token_budget: int
-) -> Iterator[list[_WeightedSample]]:
-    part: list[_WeightedSample] = []
+    samples: Sequence[TrainSample], token_budget: int
+) -> Iterator[list[TrainSample]]:
+    part: list[TrainSample] = []
     longest_prompt = longest_completion = 0
-    for row in rows:
-        prompt, completion = len(row[0].prompt_tokens), _length(row)
+    for sample in samples:
+        prompt, completion = len(sample.prompt_tokens), len(_tokens(sample))
         longest_prompt = max(longest_prompt, prompt)
         longest_completion = max(longest_completion, completion)
         if part and (len(part) + 1) * (longest_prompt + longest_completion) > token_budget:
             yield part
             part, longest_prompt, longest_completion = [], prompt, completion
-        part.append(row)
+        part.append(sample)
     if part:
         yield part
 
 
-def _batch(policy: str, rows: Sequence[_WeightedSample]) -> Batch:
-    samples = [sample for sample, _ in rows]
+def _batch(policy: str, samples: Sequence[TrainSample], weights: Mapping[SampleId, float]) -> Batch:
     prompts = [prompt for prompt, _ in groupby(sample.prompt_tokens for sample in samples)]
     place = {prompt: index for index, prompt in enumerate(prompts)}
     return Batch(
@@ -133,25 +127,21 @@ def _batch(policy: str, rows: Sequence[_WeightedSample]) -> Batch:
             samples, "logprobs", [sample.completion.logprobs for sample in samples]
         ),
         advantages_BL=_per_token(samples, "advantage", [_advantages(s) for s in samples]),
-        token_weight_B=torch.tensor([weight for _, weight in rows], dtype=torch.float32),
+        token_weight_B=torch.tensor(
+            [weights[sample.id] for sample in samples], dtype=torch.float32
+        ),
         temperature_B=torch.tensor(
             [sample.completion.temperature for sample in samples], dtype=torch.float32
         ),
-        reference_logp_BL=_per_token(
+        reference_logp_BL=_if_any(
             samples, "reference_logprobs", [sample.reference_logprobs for sample in samples]
-        )
-        if any(sample.reference_logprobs for sample in samples)
-        else None,
-        present_logp_BL=_per_token(
+        ),
+        present_logp_BL=_if_any(
             samples, "present_logprobs", [sample.present_logprobs for sample in samples]
-        )
-        if any(sample.present_logprobs for sample in samples)
-        else None,
-        prefix_weight_BL=_per_token(
+        ),
+        prefix_weight_BL=_if_any(
             samples, "prefix_weights", [sample.prefix_weights for sample in samples]
-        )
-        if any(sample.prefix_weights for sample in samples)
-        else None,
+        ),
         ids=tuple(sample.id for sample in samples),
     )
 
@@ -177,6 +167,12 @@ def _per_token(
                 f"token"
             )
     return _padded([value for value in values if value is not None], torch.float32)
+
+
+def _if_any(
+    samples: Sequence[TrainSample], name: str, values: Sequence[Sequence[float] | None]
+) -> Tensor | None:
+    return _per_token(samples, name, values) if any(values) else None
 
 
 def _padded(rows: Sequence[Sequence[float]], dtype: torch.dtype, side: str = "right") -> Tensor:

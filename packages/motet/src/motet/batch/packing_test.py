@@ -39,7 +39,7 @@ def test_a_prompt_stands_once_for_its_completions() -> None:
 
 
 def test_a_batch_is_of_one_policy() -> None:
-    other = replace(SAMPLES[1], policy="large")
+    other = replace(SAMPLES[1], completion=replace(SAMPLES[1].completion, policy="large"))
     batches = pack([SAMPLES[0], other, SAMPLES[2]], 1000, "sequence_sum", LONGEST)
     assert [(batch.policy, len(batch.tokens_BL)) for batch in batches] == [
         ("small", 2),
@@ -104,7 +104,7 @@ def test_what_does_not_match_its_tokens_is_refused_by_name() -> None:
 def test_an_api_partner_is_never_packed() -> None:
     with pytest.raises(ValueError, match="has no tokens"):
         pack(
-            [replace(SAMPLES[0], completion=Completion("api", "hello", "stop"))],
+            [replace(SAMPLES[0], completion=Completion("small", "hello", "stop"))],
             1000,
             "sequence_sum",
             LONGEST,

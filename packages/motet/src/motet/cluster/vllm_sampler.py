@@ -16,14 +16,14 @@ from motet.cluster.engine_pool import EnginePool
 from motet.cluster.engine_publisher import EnginePolicy
 from motet.cluster.remote import together
 from motet.cluster.vllm_engine import EngineRow
-from motet.core import Fault, OnAnswer, Sampled, SampleRequest
+from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest
 from motet.models.completions import (
     CompletionEnds,
-    SampledAnswer,
-    completions_of,
     diverged,
+    is_finite,
     stop_ids,
     stops_around_specials,
+    with_texts,
 )
 from motet.models.prompts import OnLongPrompt, fit_request
 from motet.models.sampler import CompletionRow, OpenRequests
@@ -138,27 +138,31 @@ class VllmSampler:
             ],
             self._publisher.ends[pool.home],
         )
-        answers: dict[str, list[tuple[CompletionRow, SampledAnswer]]] = {}
+        sampled: dict[str, list[tuple[CompletionRow, Completion, Decode]]] = {}
         for request, row, one in zip(asked, rows, said, strict=True):
-            answer = SampledAnswer(
+            completion = Completion(
                 request.policy,
-                _noted(request),
+                "",
+                "stop" if one.stopped else "length",
                 self._publisher.versions[request.policy],
                 one.tokens,
                 one.logprobs,
-                one.stopped,
+                # vLLM's greedy rows have the log-probabilities of temperature 1.
+                1.0 if request.greedy else request.decode.temperature,
             )
-            answers.setdefault(request.policy, []).append((row, answer))
-        for policy, own in answers.items():
-            if len({row.prompt for row, _ in own}) > 1 and not any(one.finite for _, one in own):
+            sampled.setdefault(request.policy, []).append((row, completion, request.decode))
+        for policy, own in sampled.items():
+            prompts = {row.prompt for row, _, _ in own}
+            if len(prompts) > 1 and not any(is_finite(one) for _, one, _ in own):
                 raise diverged()
-            built = await self._beside(
-                completions_of,
+            finished = await self._beside(
+                with_texts,
                 self._policies[policy].tokenizer,
-                [answer for _, answer in own],
+                [completion for _, completion, _ in own],
+                [decode for _, _, decode in own],
                 self._publisher.ends[pool.home],
             )
-            for (row, _), completion in zip(own, built, strict=True):
+            for (row, _, _), completion in zip(own, finished, strict=True):
                 open_.take(row, completion)
 
     def _complete(self, request: SampleRequest) -> SampleRequest:
@@ -182,11 +186,3 @@ def deal(rows: Sequence[CompletionRow], engines: int) -> list[Sequence[Completio
     """
     bounds = [len(rows) * number // engines for number in range(engines + 1)]
     return [rows[start:end] for start, end in pairwise(bounds)]
-
-
-def _noted(request: SampleRequest) -> Decode:
-    """Return the settings to note in the completions: vLLM's greedy rows have the log-probabilities
-    of temperature 1."""
-    return (
-        request.decode.model_copy(update={"temperature": 1.0}) if request.greedy else request.decode
-    )

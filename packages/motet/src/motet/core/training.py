@@ -75,19 +75,18 @@ class SampleId:
 
 @dataclass(frozen=True)
 class TrainSample:
-    """One completion with its advantage, independent of the tree. `advantage` is one number, or one
-    per token.
+    """One completion with its advantage, independent of the tree.
 
     `share` is the sample's share of the training step: 1/tasks, times 1/J for every Round above,
     times 1/G of its own Round, times the weight of its turn.
     """
 
     id: SampleId
-    policy: str
     turn: int
     prompt_tokens: tuple[int, ...]
     completion: Completion
     advantage: float | tuple[float, ...]
+    """One number, or one per token; 0 until credit has assigned it."""
     share: float
     reference_logprobs: tuple[float, ...] | None = None
     present_logprobs: tuple[float, ...] | None = None
@@ -95,6 +94,10 @@ class TrainSample:
     corrects for older weights that sampled (`motet.credit.ratios`)."""
     prefix_weights: tuple[float, ...] | None = None
     """With them, the importance ratio of the text before each token."""
+
+    @property
+    def policy(self) -> str:
+        return self.completion.policy
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from motet.credit.own import CreditFunction, step_of
 from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.ratios import Ratios, prefix_weights, ratios_of
 from motet.credit.returns import segment_mean, segment_size
-from motet.credit.table import Sample, Table
+from motet.credit.table import Table
 from motet.settings import Algorithm
 
 
@@ -232,7 +232,7 @@ def _policy_turn(agent: str, turn: int) -> str:
     return f"{agent}/{turn}"
 
 
-def _averages(samples: Sequence[Sample], state: CreditState) -> Tensor:
+def _averages(samples: Sequence[TrainSample], state: CreditState) -> Tensor:
     """Return the decayed mean return of earlier steps for each sample's agent and turn, [S]; 0 at
     the first step."""
     means = [
@@ -245,7 +245,7 @@ def _averages(samples: Sequence[Sample], state: CreditState) -> Tensor:
 
 
 def _averages_after(
-    samples: Sequence[Sample], returns_S: Tensor, state: CreditState, algorithm: Algorithm
+    samples: Sequence[TrainSample], returns_S: Tensor, state: CreditState, algorithm: Algorithm
 ) -> Mapping[str, tuple[float, float]]:
     if algorithm.baseline != "moving_average":
         return state.averages
@@ -275,12 +275,8 @@ def _train_samples(
     on, nor are samples that were left out.
     """
     return [
-        TrainSample(
-            id=sample.id,
-            policy=sample.completion.policy,
-            turn=sample.turn,
-            prompt_tokens=sample.prompt_tokens,
-            completion=sample.completion,
+        replace(
+            sample,
             advantage=advantage,
             share=sample.share
             * algorithm.turn_weight(sample.turn)
@@ -301,7 +297,7 @@ def _train_samples(
         )
         if not left_out
         and sample.completion.tokens is not None
-        and sample.completion.policy not in team.frozen
+        and sample.policy not in team.frozen
         and algorithm.turn_weight(sample.turn) > 0.0
     ]
 
@@ -311,7 +307,7 @@ def _reference_of(id: SampleId, scores: Scores) -> tuple[float, ...] | None:
 
 
 def _extra_metrics(
-    samples: Sequence[Sample],
+    samples: Sequence[TrainSample],
     scores: Scores,
     algorithm: Algorithm,
     state: CreditState,
@@ -321,7 +317,7 @@ def _extra_metrics(
     inputs that were truncated."""
     found: dict[str, float] = {}
     if algorithm.kl_target is not None:
-        policies = sorted({sample.completion.policy for sample in samples} - team.frozen)
+        policies = sorted({sample.policy for sample in samples} - team.frozen)
         found |= {
             f"credit/kl_coefficient/{policy}": coefficient_of(policy, algorithm, state)
             for policy in policies
@@ -372,7 +368,7 @@ LARGEST_ERROR = 0.2
 
 
 def divergences(
-    samples: Sequence[Sample], algorithm: Algorithm, scores: Scores, team: Team
+    samples: Sequence[TrainSample], algorithm: Algorithm, scores: Scores, team: Team
 ) -> list[tuple[float, ...] | None]:
     """Return k1 = log π − log π_ref in nats for every token of each completion.
 
@@ -391,16 +387,18 @@ def divergences(
                 strict=True,
             )
         )
-        if sample.completion.logprobs is not None and sample.completion.policy not in team.frozen
+        if sample.completion.logprobs is not None and sample.policy not in team.frozen
         else None
         for sample in samples
     ]
 
 
-def coefficients(samples: Sequence[Sample], algorithm: Algorithm, state: CreditState) -> Tensor:
+def coefficients(
+    samples: Sequence[TrainSample], algorithm: Algorithm, state: CreditState
+) -> Tensor:
     """Return the KL coefficient of each sample's policy in this step, [S]."""
     return torch.tensor(
-        [coefficient_of(sample.completion.policy, algorithm, state) for sample in samples],
+        [coefficient_of(sample.policy, algorithm, state) for sample in samples],
         dtype=torch.float64,
     )
 
@@ -416,7 +414,7 @@ def coefficient_of(policy: str, algorithm: Algorithm, state: CreditState) -> flo
 
 
 def adapted(
-    samples: Sequence[Sample],
+    samples: Sequence[TrainSample],
     k1: list[tuple[float, ...] | None],
     algorithm: Algorithm,
     state: CreditState,
@@ -433,7 +431,7 @@ def adapted(
     seen: dict[str, list[float]] = {}
     for sample, tokens in zip(samples, k1, strict=True):
         if tokens is not None:
-            seen.setdefault(sample.completion.policy, []).append(sum(tokens))
+            seen.setdefault(sample.policy, []).append(sum(tokens))
     found = dict(state.kl_coefficients)
     for policy, sums in seen.items():
         error = sum(sums) / len(sums) / algorithm.kl_target - 1.0

@@ -224,10 +224,10 @@ def completion_advantages(
     for place, (row, one) in enumerate(zip(rows, said, strict=True)):
         sample, length = samples[row], int(length_S[place])
         advantages[row] = tuple(advantages_SL[place, :length].tolist())
-        if sample.completion.policy not in team.frozen:
+        if sample.policy not in team.frozen:
             critic, id = team.critics[sample.id.agent], reading_of(sample.id, algorithm)
             target = tuple(targets_SL[place, :length].tolist())
-            policy_turns = ((sample.completion.policy, sample.turn),)
+            policy_turns = ((sample.policy, sample.turn),)
             value_samples.append(
                 _value_sample(id, critic, policy_turns, sample.turn, one, target, sample.share)
             )

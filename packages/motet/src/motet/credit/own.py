@@ -12,10 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from motet.core import Episode, Scores, Team
+from motet.core import Episode, Scores, Team, TrainSample
 from motet.credit.baselines import JointActions
 from motet.credit.critics import AdvantageResult, first_values
-from motet.credit.table import Sample, Table
+from motet.credit.table import Table
 from motet.errors import MotetError
 from motet.settings import Algorithm
 
@@ -31,7 +31,7 @@ class CreditStep:
 
     episodes: Sequence[Episode]
     """All episodes of the step."""
-    samples: Sequence[Sample]
+    samples: Sequence[TrainSample]
     """The samples, with `id` (episode, path, agent, index), `turn`, `completion` and `share`."""
     returns_S: Tensor
     """float64 [S]: the mean return of the joint actions that a sample took part in."""

@@ -15,8 +15,8 @@ from math import exp
 import torch
 from torch import Tensor
 
-from motet.core import SampleId
-from motet.credit.table import Sample, Table
+from motet.core import SampleId, TrainSample
+from motet.credit.table import Table
 from motet.settings import Algorithm
 
 
@@ -101,7 +101,9 @@ def _above(ratio_J: Tensor, table: Table) -> Tensor:
     return above_J
 
 
-def prefix_weights(sample: Sample, logprobs: Sequence[float], above: float) -> tuple[float, ...]:
+def prefix_weights(
+    sample: TrainSample, logprobs: Sequence[float], above: float
+) -> tuple[float, ...]:
     """Return the weight of the text before each token: π/μ of the tokens before it, times that of
     the Rounds above. Its expectation is that over the prefixes that π writes.
 

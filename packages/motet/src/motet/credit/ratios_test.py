@@ -4,10 +4,19 @@ import pytest
 import torch
 
 from motet.algorithms import resolve
-from motet.core import Completion, CreditState, Episode, Outcome, Round, SampleId, Scores, Task
+from motet.core import (
+    Completion,
+    CreditState,
+    Episode,
+    Outcome,
+    Round,
+    SampleId,
+    Scores,
+    Task,
+    TrainSample,
+)
 from motet.credit.assign import assign_credit
 from motet.credit.ratios import prefix_weights
-from motet.credit.table import Sample
 from motet.settings import Algorithm, Plan
 from tests.fixtures.two_turn_toy import (
     EXACT,
@@ -133,7 +142,7 @@ def test_above_the_cap_a_joint_action_counts_with_the_cap_or_not_at_all():
 
 def test_a_prefix_has_the_ratio_of_the_tokens_before():
     completion = Completion("p", "x", "stop", tokens=(1, 2, 3), logprobs=(-1.0, -1.0, -1.0))
-    sample = Sample(SampleId("e", (), "a", 0), 0, (1,), completion, 1.0)
+    sample = TrainSample(SampleId("e", (), "a", 0), 0, (1,), completion, 0.0, 1.0)
     assert prefix_weights(sample, (-0.5, -2.0, -3.0), 2.0) == pytest.approx(
         (2.0, 2 * 1.648721, 2 * 0.606531)  # 2, 2·e^.5, 2·e^(.5 − 1)
     )

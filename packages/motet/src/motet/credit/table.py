@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from motet.core import PERSONAL, RIGHT, Completion, Outcome, Path, Round, SampleId
+from motet.core import PERSONAL, RIGHT, Outcome, Path, Round, SampleId, TrainSample
 from motet.credit.returns import (
     Forest,
     bonuses,
@@ -23,20 +23,6 @@ from motet.settings import Algorithm
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One completion that took part in at least one joint action that did not fail.
-
-    `share` is that of `core.TrainSample`, but without the weight of the turn.
-    """
-
-    id: SampleId
-    turn: int
-    prompt_tokens: tuple[int, ...]
-    completion: Completion
-    share: float
-
-
-@dataclass(frozen=True)
 class Table:
     """The joint actions and samples of a step, parents before children.
 
@@ -44,7 +30,8 @@ class Table:
     """
 
     agents: Sequence[str]
-    samples: Sequence[Sample]
+    samples: Sequence[TrainSample]
+    """The completions, without advantages. Their shares lack the weights of turns."""
     agent_S: Tensor
     """int64: each sample's agent, as an index into `agents`."""
     outcomes: Sequence[Outcome]
@@ -68,7 +55,7 @@ class Table:
             roots: (episode id, tree) for each task of the step.
             turns: the turn limit of the plan.
         """
-        samples: list[Sample] = []
+        samples: list[TrainSample] = []
         outcomes: list[Outcome] = []
         nodes: list[tuple[int, int, int]] = []
         picked: list[list[int]] = []
@@ -251,7 +238,7 @@ def _rounds(
         count += len(valid)
 
 
-def _samples(round_: Round, episode: str, path: Path, share: float) -> Iterator[Sample]:
+def _samples(round_: Round, episode: str, path: Path, share: float) -> Iterator[TrainSample]:
     """Yield the samples that took part in a valid joint action.
 
     Those of one agent divide the share of the Round equally.
@@ -259,11 +246,12 @@ def _samples(round_: Round, episode: str, path: Path, share: float) -> Iterator[
     for agent, completions in round_.samples.items():
         took_part = sorted({outcome.picks[agent] for outcome in _valid(round_).values()})
         for index in took_part:
-            yield Sample(
+            yield TrainSample(
                 id=SampleId(episode, path, agent, index),
                 turn=round_.turn,
                 prompt_tokens=round_.prompt_tokens[agent],
                 completion=completions[index],
+                advantage=0.0,
                 share=share / len(took_part),
             )
 

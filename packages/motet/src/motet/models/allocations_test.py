@@ -10,13 +10,14 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from motet.batch import Rows
 from motet.core import ScoreRequest
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic, CriticInput, compute_values
 from motet.models.decode import CELLS, DecodeRequest, decode
 from motet.models.forward import forward, score_requests
 from motet.models.logprobs import ROWS
-from motet.models.rows import Rows, padded
+from motet.models.rows import padded
 from motet.settings import Decode, Lora
 from tests.fixtures.model_folders import make_tokenizer
 from tests.fixtures.wide import widely

@@ -11,6 +11,7 @@ from transformers import LlamaForCausalLM
 from transformers import modeling_flash_attention_utils as flash
 from transformers.modeling_utils import PreTrainedModel
 
+from motet.batch import Rows
 from motet.errors import ConfigError
 from motet.models import backbone, compute, loading
 from motet.models.backbone import Backbone
@@ -19,7 +20,7 @@ from motet.models.compute import FLASH, Attention, check_attention, implementati
 from motet.models.critic import Critic
 from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward
-from motet.models.rows import Rows, padded
+from motet.models.rows import padded
 from motet.settings import Decode, Lora
 from tests.fixtures.model_folders import Architecture
 

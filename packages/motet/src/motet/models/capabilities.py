@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, LinearAttentionCacheLayerMixin
 
+from motet.batch import Rows
 from motet.errors import ConfigError
 from motet.models import attention
 from motet.models.adapters import Adapters
@@ -28,7 +29,7 @@ from motet.models.attention import SharedPrompt, give_room, share_prompts, share
 from motet.models.causal_lm import Capabilities, CausalLM
 from motet.models.compute import stored_as
 from motet.models.loading import UNLIMITED, embeddings_of
-from motet.models.rows import PackedRow, Rows, padded, positions
+from motet.models.rows import PackedRow, padded, positions
 
 # ------------------------------------------------------------------ tokens and passes of the trials
 
@@ -75,11 +76,11 @@ def ordinary_tokens(backbone: CausalLM, count: int) -> list[int]:
 
 def at_once(backbone: CausalLM, rows: Rows) -> Tensor:
     """Return the logits after every completion token, [B, L, V], from one pass."""
-    prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
+    tokens_BL = rows.tokens_BL
     cache = _prompts(backbone, rows)
-    cache.batch_select_indices(of_B)
-    seen_BK = torch.cat([mask_PL[of_B], answered_BL], dim=1)
-    at_BL = positions(seen_BK)[:, prompts_PL.shape[1] :]
+    cache.batch_select_indices(rows.prompt_of_B)
+    seen_BK = _seen(rows)
+    at_BL = positions(seen_BK)[:, rows.prompts_PL.shape[1] :]
     return backbone.logits(tokens_BL, seen_BK, at_BL, keep=tokens_BL.shape[1], cache=cache)[0]
 
 
@@ -88,12 +89,12 @@ def token_by_token(backbone: CausalLM, rows: Rows, share: bool) -> Tensor:
 
     Raises: NotImplementedError if prompts shall be shared and the model cannot share them.
     """
-    _, mask_PL, of_B, tokens_BL, answered_BL = rows
+    mask_PL, of_B, tokens_BL = rows.prompt_mask_PL, rows.prompt_of_B, rows.tokens_BL
     cache, more = _prompts(backbone, rows), tokens_BL.shape[1]
     if share and not shareable(cache):
         raise NotImplementedError("some layers do not keep all keys and values")
     share_prompts(cache, of_B, mask_PL, more) if share else give_room(cache, of_B, more)
-    seen_BK = torch.cat([mask_PL[of_B], answered_BL], dim=1)
+    seen_BK = _seen(rows)
     said = []
     for step in range(more):
         upto = mask_PL.shape[1] + step + 1
@@ -106,6 +107,11 @@ def token_by_token(backbone: CausalLM, rows: Rows, share: bool) -> Tensor:
     ):
         raise NotImplementedError("some layers use their own attention function")
     return torch.cat(said, dim=1)
+
+
+def _seen(rows: Rows) -> Tensor:
+    """bool [B, K]: the tokens of each row's prompt and completion."""
+    return torch.cat([rows.prompt_mask_PL[rows.prompt_of_B], rows.mask_BL], dim=1)
 
 
 def _prompts(backbone: CausalLM, rows: Rows) -> Cache:
@@ -382,12 +388,9 @@ def _sees_prompts(backbone: CausalLM, found_BLX: Tensor) -> bool:
 def _packs_sequences(backbone: CausalLM) -> bool:
     """Test whether the hidden states of a packed micro-batch equal those of padded rows."""
     rows = trial_rows(backbone)
-    prompts_PL, mask_PL, of_B, tokens_BL, answered_BL = rows
-    whole_BL, seen_BL = (
-        torch.cat([prompts_PL[of_B], tokens_BL], dim=1),
-        torch.cat([mask_PL[of_B], answered_BL], dim=1),
-    )
-    last = tokens_BL.shape[1] + 1
+    whole_BL = torch.cat([rows.prompts_PL[rows.prompt_of_B], rows.tokens_BL], dim=1)
+    seen_BL = _seen(rows)
+    last = rows.tokens_BL.shape[1] + 1
     # The states before each completion token.
     expected_BLH = backbone.hidden(whole_BL, seen_BL, positions(seen_BL))[0][:, -last:-1]
     try:

@@ -266,50 +266,44 @@ NOT_FINITE = "not_finite"
 """The cause of the Fault of a row whose logits are not finite, where those of other rows are."""
 
 
-@dataclass(frozen=True)
-class SampledAnswer:
-    """The tokens that one policy sampled, with a log-probability (nats) each."""
-
-    policy: str
-    decode: Decode
-    version: int
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    stopped: bool
-    """Whether an end-of-sequence token or a stop string ended it, and not a limit."""
-
-    @property
-    def finite(self) -> bool:
-        return all(map(isfinite, self.logprobs))
-
-
-def completions_of(
-    tokenizer: PreTrainedTokenizerBase, answers: Sequence[SampledAnswer], ends: Collection[int]
+def with_texts(
+    tokenizer: PreTrainedTokenizerBase,
+    sampled: Sequence[Completion],
+    decodes: Sequence[Decode],
+    ends: Collection[int],
 ) -> list[Completion | Fault]:
-    """Return the completion of each answer. `ends` are the tokens that end every completion.
+    """Return completions that were just sampled, which have no text yet, with their texts.
 
-    It is a Fault if a log-probability is not finite, or if the tokenizer cannot decode the tokens.
-    The text ends before the token that ended it and before the first stop string. It shows special
-    tokens only with `decode.show_special_tokens`.
+    Each was sampled with the settings in `decodes`. `ends` are the tokens that end every
+    completion. It is a Fault if a log-probability is not finite, or if the tokenizer cannot decode
+    the tokens. The text ends before the token that ended it and before the first stop string. It
+    shows special tokens only with `show_special_tokens`.
     """
-    bodies = [_body(tokenizer, answer, ends) for answer in answers]
+    bodies = [
+        _body(tokenizer, one, decode, ends) for one, decode in zip(sampled, decodes, strict=True)
+    ]
     texts = texts_of(tokenizer, bodies)
-    found = []
-    for answer, body, (text, error) in zip(answers, bodies, texts, strict=True):
-        if answer.decode.show_special_tokens and not error:
+    found: list[Completion | Fault] = []
+    for one, decode, body, (text, error) in zip(sampled, decodes, bodies, texts, strict=True):
+        fault = _fault(one, error)
+        if decode.show_special_tokens and not error:
             text = "".join(piece.text for piece in shown(tokenizer, body))
-        found.append(_completion(answer, _cut(tokenizer, body, text, answer.decode), error))
+        found.append(fault or replace(one, text=_cut(tokenizer, body, text, decode)))
     return found
 
 
+def is_finite(completion: Completion) -> bool:
+    return all(map(isfinite, completion.logprobs or ()))
+
+
 def _body(
-    tokenizer: PreTrainedTokenizerBase, answer: SampledAnswer, ends: Collection[int]
+    tokenizer: PreTrainedTokenizerBase, one: Completion, decode: Decode, ends: Collection[int]
 ) -> tuple[int, ...]:
-    """Return the tokens before the token that ended an answer, which need not be a special one."""
-    tokens = answer.tokens
-    if not answer.stopped or not tokens:
+    """Return the tokens before the token that ended one, which need not be a special one."""
+    tokens = one.tokens or ()
+    if one.stop == "length" or not tokens:
         return tokens
-    last = tokens[-1] in ends or tokens[-1] in stop_ids(tokenizer, answer.decode.stop)
+    last = tokens[-1] in ends or tokens[-1] in stop_ids(tokenizer, decode.stop)
     return tokens[:-1] if last else tokens
 
 
@@ -321,27 +315,18 @@ def diverged() -> TrainingDiverged:
     )
 
 
-def _completion(answer: SampledAnswer, text: str, error: str) -> Completion | Fault:
-    if not answer.finite:
+def _fault(one: Completion, error: str) -> Fault | None:
+    if not is_finite(one):
         message = (
-            f"policy {answer.policy}: the model's logits for this prompt, divided by the "
-            f"temperature {answer.decode.temperature:g}, are not finite, so no token can be "
-            "sampled; for other prompts they are: change the prompt, raise a temperature near 0, "
-            "or compute in float32"
+            f"policy {one.policy}: the model's logits for this prompt, divided by the temperature "
+            f"{one.temperature:g}, are not finite, so no token can be sampled; for other prompts "
+            "they are: change the prompt, raise a temperature near 0, or compute in float32"
         )
         return Fault("sampler", NOT_FINITE, message)
     if error:
-        message = f"policy {answer.policy}: the tokenizer failed for an answer: {error}"
+        message = f"policy {one.policy}: the tokenizer failed for an answer: {error}"
         return Fault("sampler", TokenizerFault.cause, message)
-    return Completion(
-        policy=answer.policy,
-        text=text,
-        stop="stop" if answer.stopped else "length",
-        version=answer.version,
-        tokens=answer.tokens,
-        logprobs=answer.logprobs,
-        temperature=answer.decode.temperature,
-    )
+    return None
 
 
 def texts_of(

@@ -4,7 +4,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from motet.core import Completion
-from motet.models.completions import SampledAnswer, completions_of
+from motet.models.completions import with_texts
 from motet.models.tiny import byte_level_bpe
 from motet.settings import Decode
 
@@ -20,9 +20,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def text_of(tokenizer: PreTrainedTokenizerFast, sampled: str, decode: Decode) -> str:
     tokens: Sequence[int] = tokenizer(sampled, add_special_tokens=False)["input_ids"]
     stopped = sampled.endswith("<|end|>") or any(stop in sampled for stop in decode.stop)
-    answer = SampledAnswer("p", decode, 0, tuple(tokens), (-1.0,) * len(tokens), stopped)
+    logprobs = (-1.0,) * len(tokens)
+    one = Completion("p", "", "stop" if stopped else "length", 0, tuple(tokens), logprobs)
     end = tokenizer.convert_tokens_to_ids("<|end|>")
-    (found,) = completions_of(tokenizer, [answer], {end})
+    (found,) = with_texts(tokenizer, [one], [decode], {end})
     assert isinstance(found, Completion)
     assert found.tokens == tuple(tokens), "all sampled tokens are kept and trained"
     return found.text

@@ -258,9 +258,7 @@ def test_the_value_loss_reaches_the_policy_only_where_the_critic_sits_on_it(
 
 def played(policy: str) -> list[TrainSample]:
     said = Completion(policy, "", "stop", tokens=(8, 9), logprobs=(-3.0, -3.0))
-    return [
-        TrainSample(SampleId("e", (), "a", 0), policy, 0, (5, 6), said, advantage=1.0, share=1.0)
-    ]
+    return [TrainSample(SampleId("e", (), "a", 0), 0, (5, 6), said, advantage=1.0, share=1.0)]
 
 
 def policy_gradient_of(folder, rows: list[ValueSample] | None, coefficient: float) -> torch.Tensor:

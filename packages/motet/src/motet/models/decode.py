@@ -29,14 +29,14 @@ from motet.models.attention import give_room, leave, share_prompts
 from motet.models.backbone import Backbone
 from motet.models.capabilities import ordinary_tokens
 from motet.models.completions import (
-    SampledAnswer,
-    completions_of,
     diverged,
+    is_finite,
     plain_length,
     shown,
     stop_ids,
     stops_around_specials,
     texts_of,
+    with_texts,
 )
 from motet.models.prepacked_weights import prepacked
 from motet.models.rows import padded, positions
@@ -338,23 +338,25 @@ class _SampledTokens:
         logprobs = [
             row[:length] for row, length in zip(self._logp_BL[row_B].tolist(), lengths, strict=True)
         ]
-        answers = [
-            SampledAnswer(
-                self._requests[row].policy,
-                self._requests[row].decode,
-                self._requests[row].version,
+        requests = [self._requests[row] for row in rows]
+        sampled = [
+            Completion(
+                request.policy,
+                "",
+                "stop" if ended else "length",
+                request.version,
                 tuple(own),
                 tuple(logp),
-                ended,
+                request.decode.temperature,
             )
-            for row, own, logp, ended in zip(rows, tokens, logprobs, stopped, strict=True)
+            for request, own, logp, ended in zip(requests, tokens, logprobs, stopped, strict=True)
         ]
         self._check_finite(
-            [row for row, answer in zip(rows, answers, strict=True) if not answer.finite]
+            [row for row, one in zip(rows, sampled, strict=True) if not is_finite(one)]
         )
-        self._completions |= zip(
-            rows, completions_of(self._tokenizer, answers, self._ends), strict=True
-        )
+        decodes = [request.decode for request in requests]
+        finished = with_texts(self._tokenizer, sampled, decodes, self._ends)
+        self._completions |= zip(rows, finished, strict=True)
         if self._on_completion is not None:
             for row in rows:
                 self._on_completion(row, self._completions[row])

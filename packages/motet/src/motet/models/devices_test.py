@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import motet
+from motet.batch import Rows
 from motet.core import SampleRequest
 from motet.errors import ConfigError, OutOfMemory
 from motet.models import attention, decode, devices, memory
@@ -22,7 +23,7 @@ from motet.models.backbone import Backbone, Policy
 from motet.models.decode import DecodeRequest, Rules, draw
 from motet.models.devices import CudaMemory, resolve_device
 from motet.models.forward import forward
-from motet.models.rows import Rows, padded
+from motet.models.rows import padded
 from motet.models.sampler import LocalSampler
 from motet.settings import Decode
 

@@ -12,9 +12,10 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from motet.batch import Rows
 from motet.core import ScoreRequest
 from motet.models.backbone import Backbone
-from motet.models.rows import PackedRow, Rows, padded, positions
+from motet.models.rows import PackedRow, padded, positions
 
 
 @overload
@@ -88,15 +89,15 @@ def _from_prompts(backbone: Backbone, rows: Rows) -> Tensor:
 
     Every prompt is read once, then the completions continue from its cache.
     """
-    prompts_PL, prompt_mask_PL, prompt_of_B, tokens_BL, mask_BL = rows
+    prompt_mask_PL, prompt_of_B, tokens_BL = rows.prompt_mask_PL, rows.prompt_of_B, rows.tokens_BL
     length_P = prompt_mask_PL.sum(dim=1)
     states_P1X, cache = backbone.states(
-        prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1
+        rows.prompts_PL, prompt_mask_PL, positions(prompt_mask_PL), keep=1
     )
     states_BLX, read = states_P1X[prompt_of_B], tokens_BL.shape[1] - 1
     if read:
         cache.batch_select_indices(prompt_of_B)
-        seen_BK = torch.cat([prompt_mask_PL[prompt_of_B], mask_BL[:, :-1]], dim=1)
+        seen_BK = torch.cat([prompt_mask_PL[prompt_of_B], rows.mask_BL[:, :-1]], dim=1)
         at_BL = length_P[prompt_of_B, None] + torch.arange(read, device=backbone.device)
         # Padding after a short completion of a long prompt may exceed the model's last position.
         at_BL = at_BL.clamp(max=backbone.context_length - 1)

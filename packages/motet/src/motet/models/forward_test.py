@@ -7,10 +7,11 @@ import pytest
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
+from motet.batch import Rows
 from motet.models import capabilities
 from motet.models.backbone import Backbone
 from motet.models.forward import forward
-from motet.models.rows import Rows, padded, positions
+from motet.models.rows import padded, positions
 from tests.fixtures.model_folders import Architecture, make_model_folder
 
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]

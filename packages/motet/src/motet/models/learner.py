@@ -22,7 +22,6 @@ from motet.models.critic import Critic
 from motet.models.forward import forward
 from motet.models.memory import oom_hint
 from motet.models.optimizers import load_into, make_optimizer, state_of
-from motet.models.rows import Rows
 from motet.models.shards import Ranks, whole
 from motet.settings import Optimizer
 
@@ -105,7 +104,7 @@ class LocalLearner:
         batch = batch.to(policy.backbone.device)
         with torch.no_grad(), policy.active():
             logp_BL, _ = policy.backbone.run(
-                lambda: forward(policy.backbone, rows_of(batch), batch.temperature_B)
+                lambda: forward(policy.backbone, batch, batch.temperature_B)
             )
         return torch.where(batch.mask_BL, logp_BL, 0.0).float().cpu()
 
@@ -125,7 +124,7 @@ class LocalLearner:
         learning += f" of up to {batch.prompts_PL.shape[1]}"
         with oom_hint(learning, _LESS, policy.backbone.device), policy.active():
             logp_BL, entropy_BL = policy.backbone.run(
-                lambda: forward(policy.backbone, rows_of(batch), batch.temperature_B)
+                lambda: forward(policy.backbone, batch, batch.temperature_B)
             )
             loss, metrics = objective(batch, logp_BL, entropy_BL)
             self._backward(batch.policy, loss)
@@ -289,12 +288,6 @@ def _train_state(learning: Policy | Critic, settings: Optimizer, steps: int) -> 
                 "float32 weights, because small updates are lost in narrower types"
             )
     return _TrainState(learning, parameters, settings, steps, make_optimizer(parameters, settings))
-
-
-def rows_of(batch: Batch) -> Rows:
-    return Rows(
-        batch.prompts_PL, batch.prompt_mask_PL, batch.prompt_of_B, batch.tokens_BL, batch.mask_BL
-    )
 
 
 def _gradient_norm(state: _TrainState) -> Tensor:

@@ -10,7 +10,7 @@ from motet.core import Completion, SampleId, TrainSample
 from motet.errors import ConfigError, TrainingDiverged
 from motet.models.backbone import Backbone, Policy
 from motet.models.forward import forward
-from motet.models.learner import LocalLearner, rows_of
+from motet.models.learner import LocalLearner
 from motet.settings import Algorithm, Lora, Optimizer
 from tests.fixtures.model_folders import make_model_folder
 
@@ -44,7 +44,6 @@ def samples(policy: str = "p") -> list[TrainSample]:
     return [
         TrainSample(
             SampleId("e", (), "agent", index),
-            policy,
             turn=0,
             prompt_tokens=prompt,
             completion=Completion(
@@ -115,7 +114,7 @@ def test_a_bandit_learns_the_rewarded_token(folder) -> None:
 
 
 def speak(policy: Policy, batch) -> tuple[torch.Tensor, torch.Tensor]:
-    return forward(policy.backbone, rows_of(batch), batch.temperature_B)
+    return forward(policy.backbone, batch, batch.temperature_B)
 
 
 def test_the_first_on_policy_ratio_is_one(folder) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from motet.batch import Rows
 from motet.errors import ConfigError
 from motet.models import backbone as backbone_module
 from motet.models.backbone import Backbone, Policy
@@ -14,7 +15,7 @@ from motet.models.causal_lm import Capabilities, blocks_of
 from motet.models.compute import Quantize
 from motet.models.critic import Critic
 from motet.models.forward import forward
-from motet.models.rows import Rows, padded
+from motet.models.rows import padded
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
 from tests.fixtures.adapters import move_away

@@ -11,24 +11,13 @@ pass, and once per prompt, however many completions it has. Only attention needs
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-
-class Rows(NamedTuple):
-    """B completions of P prompts, as in `batch.Batch`.
-
-    Prompts are padded on the left, completions on the right.
-    """
-
-    prompts_PL: Tensor
-    prompt_mask_PL: Tensor
-    prompt_of_B: Tensor
-    tokens_BL: Tensor
-    mask_BL: Tensor
+from motet.batch import Rows
 
 
 def positions(mask_PL: Tensor) -> Tensor:
@@ -78,7 +67,12 @@ class PackedRow:
     @classmethod
     def of(cls, rows: Rows) -> Self:
         """Pack `rows`. The last token of a completion is predicted but not read."""
-        prompts_PL, prompt_mask_PL, prompt_of_B, tokens_BL, mask_BL = rows
+        prompts_PL, prompt_mask_PL, prompt_of_B = (
+            rows.prompts_PL,
+            rows.prompt_mask_PL,
+            rows.prompt_of_B,
+        )
+        tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
         length_P = prompt_mask_PL.sum(dim=1)
         first_P = length_P.cumsum(0) - length_P
         at_L = torch.arange(prompts_PL.shape[1], device=prompts_PL.device)

@@ -2,7 +2,8 @@
 
 import torch
 
-from motet.models.rows import PackedRow, Rows, padded
+from motet.batch import Rows
+from motet.models.rows import PackedRow, padded
 
 CPU = torch.device("cpu")
 

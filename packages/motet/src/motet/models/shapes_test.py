@@ -10,11 +10,12 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from motet.batch import Rows
 from motet.models import attention
 from motet.models.attention import give_room, share_prompts
 from motet.models.backbone import Backbone
 from motet.models.causal_lm import Capabilities
-from motet.models.rows import PackedRow, Rows, padded, positions
+from motet.models.rows import PackedRow, padded, positions
 from tests.fixtures.model_folders import make_tokenizer
 
 META = torch.device("meta")
@@ -91,7 +92,8 @@ def test_prompts_are_read_once_and_answers_go_on_token_by_token(
     backbone: Backbone, shared: bool
 ) -> None:
     """Masks have four axes: transformers would check the values of a mask with two for padding."""
-    prompts_PL, prompt_mask_PL, of_B, *_ = rows()
+    given = rows()
+    prompts_PL, prompt_mask_PL, of_B = given.prompts_PL, given.prompt_mask_PL, given.prompt_of_B
     (prompts, length), answers = prompts_PL.shape, len(of_B)
     mask_P1LL = torch.ones((prompts, 1, length, length), dtype=torch.bool, device=META)
     logits_P1V, cache = backbone.logits(

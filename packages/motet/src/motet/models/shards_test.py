@@ -86,7 +86,6 @@ def batches() -> list[Batch]:
         rows = [
             TrainSample(
                 SampleId("e", (), "agent", index),
-                "p",
                 turn=0,
                 prompt_tokens=prompt,
                 completion=Completion(

@@ -114,6 +114,4 @@ def _sample(
     # A demonstration was not sampled: its log-probabilities are unknown, and no ratio is made of
     # them.
     answer = Completion(policy, "", "stop", tokens=tokens, logprobs=(0.0,) * len(tokens))
-    return TrainSample(
-        SampleId("warm-up", (), policy, index), policy, 0, prompt_tokens, answer, 1.0, share
-    )
+    return TrainSample(SampleId("warm-up", (), policy, index), 0, prompt_tokens, answer, 1.0, share)

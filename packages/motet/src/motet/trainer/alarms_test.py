@@ -94,7 +94,7 @@ def batch_of(lengths, temperatures):
     temperature, one = torch.tensor(temperatures), torch.ones(len(lengths))
     prompt = torch.ones((1, 2), dtype=torch.int64)
     of = torch.zeros(len(lengths), dtype=torch.int64)
-    return Batch("p", prompt, prompt.bool(), of, tokens, mask, nothing, nothing, one, temperature)
+    return Batch(prompt, prompt.bool(), of, tokens, mask, "p", nothing, nothing, one, temperature)
 
 
 class Computes:

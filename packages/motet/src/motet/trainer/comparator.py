@@ -59,7 +59,7 @@ def _foreign(components: TrainComponents, episode: str, round_: Round) -> list[T
                 temperature=decode.temperature,
             )
             id = SampleId(episode, (), agent, index)
-            samples.append(TrainSample(id, policy, round_.turn, prompt, own, 0.0, 1.0))
+            samples.append(TrainSample(id, round_.turn, prompt, own, 0.0, 1.0))
     return samples
 
 

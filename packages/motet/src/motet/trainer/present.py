@@ -54,7 +54,6 @@ async def present_logprobs(
     own = [
         TrainSample(
             id,
-            completion.policy,
             round_.turn,
             round_.prompt_tokens[id.agent],
             completion,
