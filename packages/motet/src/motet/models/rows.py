@@ -11,7 +11,7 @@ pass, and once per prompt, however many completions it has. Only attention needs
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ class PackedRow:
     """int64: for each completion token, row by row, the place that predicts it."""
 
     @classmethod
-    def of(cls, rows: Rows) -> Self:
+    def of(cls, rows: Rows) -> "PackedRow":
         """Pack `rows`. The last token of a completion is predicted but not read."""
         prompts_PL, prompt_mask_PL, prompt_of_B = (
             rows.prompts_PL,
@@ -100,7 +100,7 @@ class PackedRow:
             positions.append((length_P[prompt_of_B, None] + after_L)[read_BL])
             ends_BL = torch.cat([ends_BL, place_BL], dim=1)
         ends_BL = ends_BL.expand(-1, mask_BL.shape[1]) if ends_BL.shape[1] == 1 else ends_BL
-        return cls(
+        return PackedRow(
             torch.cat(tokens)[None], torch.cat(positions)[None], tuple(blocks), ends_BL[mask_BL]
         )
 
