@@ -9,23 +9,27 @@
 
     environment = FreeForm(run, agents=["planner", "coder", "tester"])
 
-A state is the transcript so far. A step adds the replies and runs the program again from its start.
-Recorded replies are returned at once. Questions without a recorded reply end the run; they are the
-next prompts of the agents. So a state is an immutable value, and trees work.
+A state is the transcript so far, and usually a run of the program that waits at its questions. A
+step gives the replies to this run, which goes on. That is possible once. Another step from the same
+state, as in a tree, runs the program again from its start: recorded replies are returned at once,
+until it asks something new. So a state is an immutable value, and trees work.
 
 To sample a task several times, use `rollout.samples: [G, 1, 1, ...]`: one Episode with G paths.
 Their first prompt is the same, because the program has no reply yet. Later prompts differ between
 the paths, so an algorithm has to compare completions over the whole task: `group_by: task`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from asyncio.tasks import _GatheringFuture  # type: ignore[attr-defined]
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.core.accepted import as_prompt
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault
+from motet.user_code.timeout_guard import retrieve_exception
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ class Transcript:
     task: Task
     turns: tuple[Mapping[str, AgentExchange], ...]
     prompts: Mapping[str, Prompt]
+    run: "ProgramRun | None" = field(default=None, compare=False, repr=False)
+    """The run that waited for replies to `prompts` at first. A step may have let it go on."""
+    runs: "set[ProgramRun]" = field(default_factory=set, compare=False, repr=False)
+    """All runs that wait, of this start and of the states that follow it."""
 
 
 _REPEATABLE = (
@@ -52,19 +60,196 @@ _REPEATABLE = (
 
 
 class _Unanswered(BaseException):
-    """Unwinds a program at its first question without a reply.
+    """Unwinds a program at a question to which no reply will come.
 
     It is not an Exception, so that a program cannot catch it by accident.
     """
 
 
+class _Observed(Coroutine[Any, Any, Any]):
+    """A coroutine that tells what it waits for.
+
+    All other attributes are those of the wrapped coroutine, because libraries such as anyio inspect
+    them.
+    """
+
+    def __init__(self, inside: Coroutine[Any, Any, Any]) -> None:
+        self._inside = inside
+        self.waits_for: Any = None
+
+    def send(self, value: Any) -> Any:
+        self.waits_for = self._inside.send(value)
+        return self.waits_for
+
+    def throw(self, *error: Any) -> Any:
+        self.waits_for = self._inside.throw(*error)
+        return self.waits_for
+
+    def close(self) -> None:
+        self._inside.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inside.__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+
+class ProgramRun:
+    """One run of a program, in a task of its own.
+
+    It can wait at questions of the program itself, and of `asyncio.gather` if that waits for
+    nothing else. Any other question unwinds the program, and the next turn runs it again.
+    """
+
+    def __init__(
+        self,
+        program: "FreeFormProgram",
+        task: Task,
+        agents: Sequence[str],
+        turns: Sequence[Mapping[str, AgentExchange]],
+    ) -> None:
+        """Start the program. Questions that have a reply in `turns` are answered at once."""
+        self.turn = len(turns)
+        """The turn whose replies it waits for, from 0."""
+        self._loop = asyncio.get_running_loop()
+        self._recorded = {name: [turn[name] for turn in turns if name in turn] for name in agents}
+        self._prompts: dict[str, Prompt] = {}
+        self._replies: dict[str, asyncio.Future[Reply]] = {}
+        self._asking: set[asyncio.Task[Any] | None] = set()
+        self._pause: asyncio.Future[None] = self._loop.create_future()
+        self._lost = False
+        """Whether a question was unwound or cancelled, so that the run cannot go on."""
+        players = Agents({name: Player(name, self) for name in agents})
+
+        async def work() -> Any:
+            return await program(task, players)
+
+        self._main = _Observed(work())
+        self._task = self._loop.create_task(self._main)
+        self._task.add_done_callback(retrieve_exception)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the run can go on with replies."""
+        return not self._lost and not self._task.done()
+
+    def __deepcopy__(self, memo: object) -> "ProgramRun":
+        return self  # a copy of a state may take the run, too
+
+    async def until_it_asks(self) -> tuple[dict[str, Prompt], Any]:
+        """Return the next questions, or the program's result if it has ended.
+
+        Raises: what the program raises; EnvironmentFault if it left out a recorded question.
+        """
+        await self._either(self._pause)
+        result = None
+        if self._task.done():
+            self._unwind()
+            try:
+                result = self._task.result()
+            except* _Unanswered:  # raised alone, or in the exception group of a TaskGroup
+                pass
+        for name, left in self._recorded.items():
+            if left:
+                raise EnvironmentFault(
+                    f"the program asked {name} nothing; expected {left[0].prompt!r} as before: "
+                    f"{_REPEATABLE}"
+                )
+        return {
+            name: self._prompts[name] for name in self._recorded if name in self._prompts
+        }, result
+
+    def go_on(self, replies: Mapping[str, Reply]) -> None:
+        """Give the replies to all questions."""
+        self.turn += 1
+        waiting, self._replies, self._prompts = self._replies, {}, {}
+        self._asking, self._pause = set(), self._loop.create_future()
+        for name, reply in waiting.items():
+            reply.set_result(replies[name])
+
+    async def close(self) -> None:
+        """Unwind the program. Raises: what it raises.
+
+        What a program did that ended while it should have waited, after a timeout of its own for
+        example, counts nothing: the program was or would be run again.
+        """
+        if self._task.done():
+            return
+        self._unwind()
+        await self._either()
+        try:
+            self._task.result()
+        except* (_Unanswered, asyncio.CancelledError):
+            pass
+
+    async def ask(self, name: str, prompt: Prompt) -> Reply:
+        if self._recorded[name]:
+            exchange = self._recorded[name].pop(0)
+            if exchange.prompt != prompt:
+                raise EnvironmentFault(
+                    f"the program asked {name} {prompt!r}; expected {exchange.prompt!r} as before: "
+                    f"{_REPEATABLE}"
+                )
+            return exchange.reply
+        asking = asyncio.current_task()
+        alone = asking is self._task
+        # A question after a pause belongs to a later turn, as does a second one to one agent.
+        self._lost |= self._pause.done() or name in self._prompts or (alone and bool(self._asking))
+        if not self._pause.done():
+            self._prompts.setdefault(name, prompt)
+        if self._lost:
+            raise _Unanswered
+        if alone:
+            self._pause.set_result(None)
+        elif not self._asking:
+            # Others may ask in this pass of the loop, and it takes two to wake who waits for them.
+            self._loop.call_soon(self._loop.call_soon, self._decide)
+        self._asking.add(asking)
+        reply: asyncio.Future[Reply] = self._loop.create_future()
+        self._replies[name] = reply
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            self._lost = True
+            raise
+
+    def _decide(self) -> None:
+        """Pause if the program can only wait for replies, else unwind the questions."""
+        if self._pause.done():
+            return
+        if not self._lost and self._needs_replies(self._main.waits_for):
+            self._pause.set_result(None)
+        else:
+            self._unwind()
+
+    def _needs_replies(self, waited: Any) -> bool:
+        if isinstance(waited, _GatheringFuture):
+            parts = waited._children
+            return not waited.done() and all(p.done() or self._needs_replies(p) for p in parts)
+        return waited in self._asking
+
+    def _unwind(self) -> None:
+        self._lost = True
+        for reply in self._replies.values():
+            if not reply.done():
+                reply.set_exception(_Unanswered())
+
+    async def _either(self, *others: "asyncio.Future[None]") -> None:
+        """Wait until the program has ended, or one of `others`. Pass a cancellation on to it."""
+        try:
+            await asyncio.wait({self._task, *others}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            raise
+
+
 class Player:
     """One agent as the program sees it, in one run of the program."""
 
-    def __init__(self, name: str, said: Sequence[AgentExchange]) -> None:
-        self._name = name
-        self._left = list(said)
-        self.unanswered: Prompt | None = None
+    def __init__(self, name: str, run: ProgramRun) -> None:
+        self._name, self._run = name, run
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Return the agent's reply to `prompt`: a string, or Messages, or dicts with `role` and
@@ -74,30 +259,7 @@ class Player:
         program asks them before it waits for anything else. Concurrent questions to the same agent
         are answered one after the other.
         """
-        asked = as_prompt(prompt, f"the question to {self._name}")
-        if self._left:
-            exchange = self._left.pop(0)
-            if exchange.prompt != asked:
-                raise EnvironmentFault(
-                    f"the program asked {self._name} {asked!r}; expected {exchange.prompt!r} as "
-                    f"before: {_REPEATABLE}"
-                )
-            return exchange.reply
-        if self.unanswered is None:
-            self.unanswered = asked
-        raise _Unanswered
-
-    def check_heard(self) -> None:
-        """Check that the program repeated all recorded questions.
-
-        Raises: EnvironmentFault if it left one out.
-        """
-        if self._left:
-            expected = self._left[0].prompt
-            raise EnvironmentFault(
-                f"the program asked {self._name} nothing; expected {expected!r} as before: "
-                f"{_REPEATABLE}"
-            )
+        return await self._run.ask(self._name, as_prompt(prompt, f"the question to {self._name}"))
 
 
 class Agents:
@@ -123,10 +285,9 @@ FreeFormProgram = Callable[[Task, Agents], Awaitable[Mapping[str, Any]]]
 class FreeForm(Environment[Transcript]):
     """The Environment of a program. The program may await anything (a sandbox, a server).
 
-    It runs once per turn played. It returns {"rewards": a number for all agents, or a mapping agent
-    -> number; "terms": {name: number}}. The rewards count at the last Round and are 0 before. So
-    `rollout.samples` needs as many turns as the longest run: a program that is cut off earns
-    nothing.
+    It returns {"rewards": a number for all agents, or a mapping agent -> number; "terms": {name:
+    number}}. The rewards count at the last Round and are 0 before. So `rollout.samples` needs as
+    many turns as the longest run: a program that is cut off earns nothing.
     """
 
     branches = True
@@ -143,13 +304,14 @@ class FreeForm(Environment[Transcript]):
         return Task(f"{derive(sorted(row.items())):016x}", row)
 
     async def start(self, task: Task, seed: int) -> Transcript:
-        prompts, _ = await self._replay(task, ())
-        if not prompts:
+        run, runs = ProgramRun(self._program, task, self.agents, ()), set[ProgramRun]()
+        after, _ = await self._after(run, task, (), runs)
+        if not after.prompts:
             raise EnvironmentFault(
                 f"the program ended without asking any of {', '.join(self.agents)}; expected at "
                 "least one question"
             )
-        return Transcript(task, (), prompts)
+        return after
 
     def observe(self, state: Transcript) -> Mapping[str, Prompt]:
         return state.prompts
@@ -158,37 +320,36 @@ class FreeForm(Environment[Transcript]):
         said = {
             agent: AgentExchange(prompt, replies[agent]) for agent, prompt in state.prompts.items()
         }
-        turns = (*state.turns, said)
-        prompts, result = await self._replay(state.task, turns)
-        after = Transcript(state.task, turns, prompts)
-        if prompts:
+        turns, run = (*state.turns, said), state.run
+        if run is not None and run.waits and run.turn == len(state.turns):
+            state.runs.remove(run)
+            run.go_on(replies)
+        else:
+            run = ProgramRun(self._program, state.task, self.agents, turns)
+        after, result = await self._after(run, state.task, turns, state.runs)
+        if after.prompts:
             return Transition(after, dict.fromkeys(self.agents, 0.0), done=False)
         rewards, terms = self._read(result)
         return Transition(after, rewards, done=True, terms=terms)
 
-    async def _replay(
-        self, task: Task, turns: Sequence[Mapping[str, AgentExchange]]
-    ) -> tuple[dict[str, Prompt], Any]:
-        """Run the program on the recorded replies.
+    async def close(self, state: Transcript) -> None:
+        """End all runs that wait, those of the states after `state` too."""
+        while state.runs:
+            await state.runs.pop().close()
 
-        Returns its next prompts, and its return value if it has ended.
-        """
-        players = {
-            name: Player(name, [turn[name] for turn in turns if name in turn])
-            for name in self.agents
-        }
-        result = None
-        try:
-            result = await self._program(task, Agents(players))
-        except* _Unanswered:  # raised alone, or in the exception group of a TaskGroup
-            pass
-        for player in players.values():
-            player.check_heard()
-        return {
-            name: player.unanswered
-            for name, player in players.items()
-            if player.unanswered is not None
-        }, result
+    async def _after(
+        self,
+        run: ProgramRun,
+        task: Task,
+        turns: tuple[Mapping[str, AgentExchange], ...],
+        runs: set[ProgramRun],
+    ) -> tuple[Transcript, Any]:
+        """Return the state in which the program asks again or has ended, and its result."""
+        prompts, result = await run.until_it_asks()
+        if not run.waits:
+            return Transcript(task, turns, prompts, None, runs), result
+        runs.add(run)
+        return Transcript(task, turns, prompts, run, runs), result
 
     def _read(self, result: Any) -> tuple[dict[str, float], Mapping[str, float]]:
         if (

@@ -1,13 +1,15 @@
 import asyncio
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from motet.core import Episode, Message, Reply, Round, Task, walk
+from motet.core import Episode, Message, Reply, Round, Task, Transition, walk
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
-from motet.rollout.freeform import Agents, FreeForm, FreeFormProgram
+from motet.rollout.freeform import Agents, FreeForm, FreeFormProgram, Transcript
 from motet.settings import Plan
 from tests.fixtures.fake_rollouts import KeySampler, team_of
 
@@ -20,10 +22,15 @@ def _play(
     samples: tuple[int, ...],
     sampler: KeySampler | None = None,
 ) -> Episode:
-    environment, plan = FreeForm(program, agents), Plan(samples=samples)
-    run = collect(
-        environment, [TASK], sampler or KeySampler(), team_of(agents), plan, run_seed=5, tag="s"
-    )
+    return _play_in(FreeForm(program, agents), Plan(samples=samples), sampler)
+
+
+def _play_in(
+    environment: FreeForm, plan: Plan | tuple[int, ...], sampler: KeySampler | None = None
+) -> Episode:
+    plan = plan if isinstance(plan, Plan) else Plan(samples=plan)
+    team = team_of(tuple(environment.agents))
+    run = collect(environment, [TASK], sampler or KeySampler(), team, plan, run_seed=5, tag="s")
     (episode,) = asyncio.run(asyncio.wait_for(run, 10.0))
     return episode
 
@@ -165,6 +172,235 @@ def test_a_step_leaves_its_state_as_it_was() -> None:
     asyncio.run(main())
 
 
+# ------------------------------------------------------------------------------- runs of a program
+
+
+class Counted:
+    """A program that counts its runs, and those that ended with their cleanup."""
+
+    def __init__(self, program: FreeFormProgram) -> None:
+        self._program = program
+        self.runs = self.ended = 0
+
+    async def __call__(self, task: Task, agents: Agents) -> Mapping[str, Any]:
+        self.runs += 1
+        try:
+            return await self._program(task, agents)
+        finally:
+            await asyncio.sleep(0)
+            self.ended += 1
+
+
+class RunAgain(FreeForm):
+    """FreeForm that never lets a run go on."""
+
+    async def start(self, task: Task, seed: int) -> Transcript:
+        return replace(await super().start(task, seed), run=None)
+
+    async def step(self, state: Transcript, replies: Mapping[str, Reply], seed: int) -> Transition:
+        led_to = await super().step(state, replies, seed)
+        return replace(led_to, state=replace(led_to.state, run=None))
+
+
+async def grouped(task: Task, agents: Agents) -> Mapping[str, Any]:
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(agents[name].ask(name)) for name in ("left", "right")]
+    last = await agents.left.ask("".join(one.result().text for one in asked))
+    return {"rewards": float(last.text)}
+
+
+async def in_parts(task: Task, agents: Agents) -> Mapping[str, Any]:
+    """Side by side: two questions of one part, a question after a tool, and no question at all."""
+
+    async def one() -> str:
+        first = await agents.left.ask("left")
+        return (await agents.left.ask(f"left {first.text}")).text
+
+    async def other() -> str:
+        await asyncio.sleep(0.001)
+        return (await agents.right.ask("right")).text
+
+    texts = await asyncio.gather(one(), other(), asyncio.sleep(0, "0"))
+    return {"rewards": float("".join(texts))}
+
+
+async def waited(task: Task, agents: Agents) -> Mapping[str, Any]:
+    asked = [asyncio.create_task(agents[name].ask(name)) for name in ("left", "right")]
+    await asyncio.wait(asked)
+    last = await agents.right.ask(asked[0].result().text)
+    return {"rewards": float(last.text)}
+
+
+async def background(task: Task, agents: Agents) -> Mapping[str, Any]:
+    asked = asyncio.create_task(agents.right.ask("right"))
+    first = await agents.left.ask("left")
+    return {"rewards": float(first.text) + float((await asked).text)}
+
+
+async def in_time(task: Task, agents: Agents) -> Mapping[str, Any]:
+    first = await asyncio.wait_for(agents.left.ask("left"), 5.0)
+    async with asyncio.timeout(5.0):
+        last = await agents.right.ask(first.text)
+    return {"rewards": float(last.text)}
+
+
+@pytest.mark.parametrize("samples", [(1, 1, 1), (3, 1, 1), (2, 2, 1), (1, 2, 2)])
+@pytest.mark.parametrize(
+    "program",
+    [side_by_side, grouped, in_parts, waited, background, in_time],
+    ids=lambda p: p.__name__,
+)
+def test_a_run_that_goes_on_gives_the_tree_that_runs_from_the_start_give(
+    program: FreeFormProgram, samples: tuple[int, ...]
+) -> None:
+    agents = ("left", "right")
+    again = _play_in(RunAgain(program, agents), samples)
+    assert _play(program, agents, samples) == again
+    assert again.root is not None
+
+
+@pytest.mark.parametrize("turns", [1, 2, 5])
+def test_a_straight_dialogue_runs_its_program_once_and_each_part_once(turns: int) -> None:
+    parts = []
+
+    async def long(task: Task, agents: Agents) -> Mapping[str, Any]:
+        for turn in range(turns):
+            parts.append(turn)
+            await agents.solver.ask(f"turn {turn}")
+        return {"rewards": 1.0}
+
+    counted = Counted(long)
+    root = _root(_play(counted, ("solver",), (1,) * turns))
+    assert [round_.prompts["solver"] for _, round_ in walk(root)] == [
+        f"turn {turn}" for turn in range(turns)
+    ]
+    assert (counted.runs, counted.ended, parts) == (1, 1, list(range(turns)))
+
+
+def test_questions_side_by_side_go_on_too() -> None:
+    counted = Counted(side_by_side)
+    _root(_play(counted, ("left", "right"), (1, 1)))
+    assert (counted.runs, counted.ended) == (1, 1)
+
+
+@pytest.mark.parametrize("program", [grouped, waited], ids=lambda p: p.__name__)
+def test_other_waiting_runs_the_program_again_once(program: FreeFormProgram) -> None:
+    counted = Counted(program)
+    _root(_play(counted, ("left", "right"), (1, 1)))
+    assert (counted.runs, counted.ended) == (2, 2)
+
+
+@pytest.mark.parametrize(("samples", "runs"), [((4, 1, 1), 4), ((2, 3), 1 + 1 + 2 * 2)])
+def test_a_program_runs_again_only_where_a_tree_branches(
+    samples: tuple[int, ...], runs: int
+) -> None:
+    counted = Counted(loop)
+    _root(_play(counted, ("solver",), samples))
+    assert (counted.runs, counted.ended) == (runs, runs)
+
+
+def test_a_dialogue_that_the_plan_cuts_off_is_unwound_with_its_cleanup() -> None:
+    async def main() -> Counted:
+        counted = Counted(loop)
+        environment, plan = FreeForm(counted, ("solver",)), Plan(samples=(2, 2))
+        team = team_of(("solver",))
+        await collect(environment, [TASK], KeySampler(), team, plan, run_seed=5, tag="s")
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return counted
+
+    counted = asyncio.run(main())
+    assert counted.runs == counted.ended == 4
+
+
+def test_a_cleanup_that_fails_is_a_fault_of_the_episode() -> None:
+    async def leaves(task: Task, agents: Agents) -> Mapping[str, Any]:
+        try:
+            await agents.solver.ask("x")
+            await agents.solver.ask("y")
+        finally:
+            raise KeyError("left open")
+
+    fault = _play(leaves, ("solver",), (1,)).fault
+    assert fault is not None
+    assert (fault.where, fault.cause) == ("environment", "KeyError")
+
+
+def test_a_cancelled_rollout_ends_all_runs() -> None:
+    class Slow(KeySampler):
+        async def sample(self, requests: Any, on_answer: Any = None) -> Any:
+            await asyncio.sleep(100.0)
+
+    async def main() -> Counted:
+        counted = Counted(talk)
+        environment, plan = FreeForm(counted, ("solver", "critic")), Plan(samples=(2, 1))
+        run = collect(environment, [TASK], Slow(), team_of(("solver", "critic")), plan, 5, "s")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(run, 0.1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return counted
+
+    counted = asyncio.run(main())
+    assert counted.runs == counted.ended == 1
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_time_limit_ends_a_run_that_went_on(blocks: bool) -> None:
+    async def hangs(task: Task, agents: Agents) -> Mapping[str, Any]:
+        await agents.solver.ask("x")
+        if blocks:
+            time.sleep(60.0)
+        await asyncio.sleep(60.0)
+        return {"rewards": 1.0}
+
+    counted = Counted(hangs)
+    plan = Plan(samples=(2,), timeout_seconds=0.3, retries=0)
+    fault = _play_in(FreeForm(counted, ("solver",)), plan).fault
+    assert fault is not None
+    assert (fault.where, fault.cause) == ("environment", "timeout")
+    assert fault.message.startswith("step did not end within 0.3 s")
+    assert counted.runs == counted.ended == 2
+
+
+def test_a_timeout_of_the_program_does_not_count_the_time_of_its_agents() -> None:
+    scopes: list[asyncio.Timeout] = []
+
+    class Slow(KeySampler):
+        async def sample(self, requests: Any, on_answer: Any = None) -> Any:
+            while scopes:
+                scopes.pop().reschedule(0.0)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            return await super().sample(requests, on_answer)
+
+    async def hurried(task: Task, agents: Agents) -> Mapping[str, Any]:
+        async with asyncio.timeout(None) as scope:
+            scopes.append(scope)
+            first = await agents.solver.ask("x")
+            last = await agents.solver.ask(first.text)
+        return {"rewards": float(last.text)}
+
+    counted = Counted(hurried)
+    hurried_root = _root(_play(counted, ("solver",), (2, 1), Slow()))
+    assert (counted.runs, counted.ended) == (5, 5)
+    assert hurried_root == _root(_play(hurried, ("solver",), (2, 1)))
+
+
+def test_a_step_that_lost_its_connection_is_taken_again_from_the_start(monkeypatch: Any) -> None:
+    monkeypatch.setattr("motet.rollout.faults._FIRST_WAIT_SECONDS", 0.0)
+    lost = iter([True, False])
+
+    async def calls(task: Task, agents: Agents) -> Mapping[str, Any]:
+        reply = await agents.solver.ask("x")
+        if next(lost):
+            raise ConnectionError("the server of the tool went away")
+        return {"rewards": float(reply.text)}
+
+    counted = Counted(calls)
+    root = _root(_play(counted, ("solver",), (1,)))
+    assert root.outcomes[0].rewards["solver"] == float(root.samples["solver"][0].text)
+    assert (counted.runs, counted.ended) == (2, 2)
+
+
 # ------------------------------------------------------------------------------------------- faults
 
 
@@ -175,9 +411,10 @@ def test_a_program_that_is_not_repeatable_is_found_out() -> None:
         await agents.solver.ask(f"question {next(asked)}")
         return {"rewards": 1.0}
 
-    fault = _play(drifts, ("solver",), (1,)).fault
-    assert fault is not None
-    assert fault.message.startswith(
+    first, again = _root(_play(drifts, ("solver",), (2,))).outcomes
+    assert (first.fault, first.rewards) == (None, {"solver": 1.0})
+    assert again.fault is not None
+    assert again.fault.message.startswith(
         "the program asked solver 'question 1'; expected 'question 0' as before: the program is "
         "run again"
     )
@@ -191,9 +428,12 @@ def test_a_program_that_leaves_out_a_question_is_found_out() -> None:
             await agents.solver.ask("x")
         return {"rewards": 1.0}
 
-    fault = _play(skips, ("solver",), (1,)).fault
-    assert fault is not None
-    assert fault.message.startswith("the program asked solver nothing; expected 'x' as before")
+    first, again = _root(_play(skips, ("solver",), (2,))).outcomes
+    assert (first.fault, first.rewards) == (None, {"solver": 1.0})
+    assert again.fault is not None
+    assert again.fault.message.startswith(
+        "the program asked solver nothing; expected 'x' as before"
+    )
 
 
 @pytest.mark.parametrize("result", [None, 1.0, {"reward": 1.0}, {"rewards": 1.0, "success": 1.0}])
