@@ -316,4 +316,4 @@ def test_check_plays_the_comparator(chat) -> None:
 )
 def test_what_does_not_fit_a_comparator_is_refused(changes, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        motet.read_config(run_config(**{**MADPO, **changes}))
+        motet.dry_run(run_config(**{**MADPO, **changes}))

@@ -10,8 +10,8 @@ import torch
 
 import motet
 from motet.assembly import bases
-from motet.assembly.components import components_of, step_config_of
-from motet.assembly.models import Models, assemble
+from motet.assembly.components import components_of
+from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.config.paths import config_path
 from motet.core import CreditState
@@ -30,23 +30,19 @@ PER_TURN = {"a": ["p", "q"], "b": ["p", "q"]}
 
 
 @contextmanager
-def models_of(tmp_path: Any, **sections: Any) -> Iterator[tuple[TaskSetup, Models]]:
+def models_of(tmp_path: Any, **sections: Any) -> Iterator[tuple[TaskSetup, LocalModels]]:
     with open_task_setup(
         motet.read_config(run_config(**{**TWO_TURNS, **sections})), train=True
     ) as setup:
         yield setup, assemble(setup, asyncio.run(bases.raw(setup, tmp_path, None)), train=True)
 
 
-def play(setup: TaskSetup, models: Models, number: int = 1) -> dict[str, float]:
+def play(setup: TaskSetup, models: LocalModels, number: int = 1) -> dict[str, float]:
     components, tasks = components_of(setup, models), setup.tasks["train"]
-    return dict(
-        asyncio.run(one_step(components, tasks, number, step_config_of(setup), CreditState()))[
-            0
-        ].metrics
-    )
+    return dict(asyncio.run(one_step(components, tasks, number, CreditState()))[0].metrics)
 
 
-def copies(models: Models) -> dict[str, list[torch.Tensor]]:
+def copies(models: LocalModels) -> dict[str, list[torch.Tensor]]:
     """Copy every weight of every policy and critic, by name."""
     everyone = {**models.policies, **models.critics}
     return {name: [p.detach().clone() for p in one.parameters()] for name, one in everyone.items()}

@@ -10,7 +10,7 @@ import torch
 
 import motet
 from motet.assembly import bases
-from motet.assembly.components import components_of, step_config_of
+from motet.assembly.components import components_of
 from motet.assembly.models import assemble
 from motet.assembly.task_setup import open_task_setup
 from motet.core import CreditState
@@ -70,7 +70,6 @@ def test_one_step_moves_the_adapters_and_no_bit_of_the_quantised_base(
                 components_of(setup, models),
                 setup.tasks["train"],
                 1,
-                step_config_of(setup),
                 CreditState(),
             )
         )

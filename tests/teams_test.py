@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 import motet
 from motet.assembly import bases
-from motet.assembly.components import components_of, step_config_of
+from motet.assembly.components import components_of
 from motet.assembly.models import assemble
 from motet.assembly.task_setup import open_task_setup
 from motet.core import CreditState, walk
@@ -161,7 +161,6 @@ def test_one_step_moves_what_is_trained_and_no_bit_of_anything_else(shape, tmp_p
                 components_of(setup, models),
                 setup.tasks["train"],
                 1,
-                step_config_of(setup),
                 CreditState(),
             )
         )

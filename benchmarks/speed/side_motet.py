@@ -10,7 +10,7 @@ from pace import Job, Pace
 from task import prompt, reward, second_prompt
 
 from motet.api.memory_estimate import memory_of
-from motet.assembly.components import components_of, step_config_of
+from motet.assembly.components import components_of
 from motet.assembly.models import assemble
 from motet.assembly.task_setup import open_task_setup
 from motet.config.schema import RunConfig
@@ -99,12 +99,12 @@ def main() -> None:
         estimate = memory_of(setup)["total"]
 
         async def run() -> None:
-            state, step_config = CreditState(), step_config_of(setup)
+            state = CreditState()
             for number in range(1, config.train.steps + 1):
-                tasks = tasks_of(number, setup.tasks["train"], components.seed, step_config)
+                tasks = tasks_of(components, number)
                 played = await play_step(components, tasks, number)
                 pace.stage("play")
-                step, state = await learn_step(components, played, number, step_config, state)
+                step, state = await learn_step(components, played, number, state)
                 pace.stage("learn")
                 pace.told |= {f"seconds/{stage}": took for stage, took in step.seconds.items()}
                 pace.told["estimate"] = estimate

@@ -15,7 +15,7 @@ from motet.api.setup import (
     run_of,
     setup_in_scratch,
 )
-from motet.assembly.models import Models
+from motet.assembly.models import LocalModels
 from motet.assembly.services import endpoint_of
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.load import dump_config
@@ -163,7 +163,7 @@ def balance_answers(
         return run_loop(work())
 
 
-def _player(setup: TaskSetup, models: Models, agent: str) -> PolicyWriter:
+def _player(setup: TaskSetup, models: LocalModels, agent: str) -> PolicyWriter:
     """Return a writer that writes as this agent plays."""
     return PolicyWriter(models.sampler, setup.team.policy_of(agent, 0), setup.team.decode[agent])
 

@@ -17,7 +17,7 @@ from motet.api.setup import (
     tag_of,
 )
 from motet.assembly import bases
-from motet.assembly.models import Models, assemble
+from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import TaskSetup, team_of, use_threads
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
@@ -150,7 +150,7 @@ async def _baselines(
 
 async def _untrained_models(
     setup: TaskSetup, run: Path | None, scratch: Path, show: Show
-) -> Models:
+) -> LocalModels:
     """Return the models after the warm-up and before reinforcement learning."""
     if run is None:
         return await models_of(setup, None, scratch, show)
@@ -158,7 +158,7 @@ async def _untrained_models(
     return assemble(setup, await bases.raw(setup, scratch, kept), train=False)
 
 
-def _context(setup: TaskSetup, models: Models, tag: str, progress: Progress) -> EvalContext:
+def _context(setup: TaskSetup, models: LocalModels, tag: str, progress: Progress) -> EvalContext:
     config = setup.config
     return EvalContext(
         setup.tasks["eval"],

@@ -31,7 +31,7 @@ from motet.evaluation.evaluate import (
 from motet.evaluation.evaluate import evaluate as play_all
 from motet.evaluation.message_shuffle import blanked, shuffled
 from motet.evaluation.pass_at_k import powers_of_two
-from motet.rollout.other_samplers import PersonSampler
+from motet.rollout.person import PersonSampler
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking

@@ -9,7 +9,7 @@ from typing import Unpack
 from motet.api.objects import Objects
 from motet.api.setup import Show, changed_since, read_config, setup_in_scratch
 from motet.assembly import bases
-from motet.assembly.components import components_of, step_config_of
+from motet.assembly.components import components_of
 from motet.assembly.models import assemble
 from motet.assembly.task_setup import steps_of, use_threads
 from motet.errors import ConfigError
@@ -62,7 +62,9 @@ def replay(
         found = run_loop(bases.raw(setup, scratch, folder.models))
         if settings.warmup is not None:
             _check_warm_up(found, folder)
-        models = assemble(setup, found, train=True)
+        components = components_of(setup, assemble(setup, found, train=True))
+        # A replay must not stop at the mismatch that stopped the run.
+        alarms = components.alarms.model_copy(update={"max_mismatch": None})
         changed = changed_since(folder.path, settings)
         for line in changed:
             progress.say(line)
@@ -75,11 +77,7 @@ def replay(
 
         again = run_loop(
             replay_step(
-                components_of(setup, models),
-                models,
-                setup.tasks["train"],
-                # A replay must not stop at the mismatch that stopped the run.
-                replace(step_config_of(setup), max_mismatch=None),
+                replace(components, alarms=alarms),
                 folder,
                 number,
                 sample=not recorded,

@@ -11,7 +11,7 @@ from motet.api.objects import Objects
 from motet.api.recorded import recorded_advantages
 from motet.api.sample_rows import COLUMNS, sample_rows
 from motet.api.setup import models_of, read_config, recorded_config, run_of, setup_in_scratch
-from motet.assembly.models import Models
+from motet.assembly.models import LocalModels
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.schema import RecordedConfig
 from motet.core import Episode, Fault, Prompt, SampleRequest, Task
@@ -214,7 +214,7 @@ class LoadedTeam:
             use_threads(settings)
             self._setup: TaskSetup
             self._setup, scratch = stack.enter_context(setup_in_scratch(settings, train=False))
-            self._models: Models = run_loop(models_of(self._setup, run, scratch, "silent"))
+            self._models: LocalModels = run_loop(models_of(self._setup, run, scratch, "silent"))
             self._open = stack.pop_all()
 
     def __enter__(self) -> Self:

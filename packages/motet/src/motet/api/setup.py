@@ -10,9 +10,8 @@ from codejudge import temporary
 from motet.api.code_record import changed_code
 from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
-from motet.assembly.components import step_config_of
-from motet.assembly.models import Models, assemble
-from motet.assembly.task_setup import TaskSetup, open_task_setup
+from motet.assembly.models import LocalModels, assemble
+from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of
 from motet.assembly.trained import steps_behind, trained_folders
 from motet.config.load import load_recorded, load_target, make_config
 from motet.config.paths import is_exported, run_of_checkpoint
@@ -82,7 +81,7 @@ def setup_in_scratch(
         yield setup, scratch
 
 
-async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Show) -> Models:
+async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Show) -> LocalModels:
     """Load the trained team of a folder, or the team that a config starts with, after its warm-up
     in `scratch`.
 
@@ -144,4 +143,4 @@ def tag_of(setup: TaskSetup, run: Path | None) -> str:
     if run is None:
         return "evaluate"
     steps = steps_behind(run)
-    return f"evaluate-{step_config_of(setup).steps if steps is None else steps:06d}"
+    return f"evaluate-{steps_of(setup) if steps is None else steps:06d}"

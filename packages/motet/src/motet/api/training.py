@@ -17,15 +17,14 @@ from motet.api.resuming import Resumed, resumed
 from motet.api.run_warnings import memory_of_run, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.assembly import bases
-from motet.assembly.components import TeamModels, components_of, open_models, step_config_of
+from motet.assembly.components import open_components
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.assembly.template_dates import kept_dates
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, Interrupted
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
-from motet.trainer.checkpoint import Checkpoint, Retention
-from motet.trainer.components import Intervals, RunTasks
+from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.lock import alone
 from motet.trainer.metrics import MetricsWriter, read_metrics
 from motet.trainer.notices import Notices
@@ -98,11 +97,18 @@ def train(
                 outputs = RunOutputs(folder, metrics, progress, notices)
                 with _if_stopped(settings, outputs, clock, resume_command, found):
                     settled = _warmed_up(setup, raw, outputs, trackers)
-                    models = stack.enter_context(open_models(setup, settled, stop))
+                    components = stack.enter_context(open_components(setup, settled, stop))
                 for line in filter(None, (rewards_of(setup.config), *setup.notes)):
                     progress.say(line)
             advice = resume_command if advise else None
-            run = _run_of(setup, models, outputs, stop, advice, clock, callbacks)
+            run = TrainingRun(
+                components,
+                outputs,
+                resume_command=advice,
+                facts={"sandbox_level": setup.sandbox_level},
+                clock=clock,
+                callbacks=callbacks,
+            )
             with partial_summary(settings, folder, partial(run.summary, finished=False)):
                 summary = run_loop(run.run(found.checkpoint))
         return summarise(settings, folder, summary)
@@ -162,30 +168,6 @@ def _warmed_up(
     return settled
 
 
-def _run_of(
-    setup: TaskSetup,
-    models: TeamModels,
-    outputs: RunOutputs,
-    stop: StopRequest,
-    resume_command: str | None,
-    clock: Clock,
-    callbacks: Sequence[Callback],
-) -> TrainingRun:
-    return TrainingRun(
-        components_of(setup, models, stop),
-        models,
-        RunTasks(setup.tasks["train"], setup.tasks["eval"] if "eval" in setup.tasks else ()),
-        step_config_of(setup),
-        _intervals(setup.config),
-        setup.config.alarms,
-        outputs,
-        resume_command=resume_command,
-        facts={"sandbox_level": setup.sandbox_level},
-        clock=clock,
-        callbacks=callbacks,
-    )
-
-
 def _started(
     settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None, report: OnMetrics | None
 ) -> list[Tracker]:
@@ -226,18 +208,6 @@ def _warmup_metrics(
 def _trackers(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Tracker]:
     config = settings.model_dump(mode="json")
     return open_trackers(settings.report, folder.path, settings.name, config, resumed_at)
-
-
-def _intervals(settings: RunConfig) -> Intervals:
-    return Intervals(
-        checkpoint_every=settings.train.checkpoint_every,
-        retention=Retention(settings.train.keep_checkpoints, settings.train.keep_every),
-        keep_best=settings.train.keep_best,
-        beside=settings.train.checkpoint_beside,
-        evaluate_every=settings.evaluation.every,
-        samples=settings.evaluation.samples,
-        record_episodes=settings.report.episodes == "all",
-    )
 
 
 @blocking

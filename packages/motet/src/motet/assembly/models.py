@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from motet.assembly.comparator import Comparator, comparator_of
 from motet.assembly.critics import SharedModels, critics_of, load_model, optimizer_of_critic
 from motet.assembly.model_card import model_card
 from motet.assembly.task_setup import TeamSetup, steps_of
@@ -28,8 +27,9 @@ from motet.trainer.stopping import StopRequest
 
 
 @dataclass(frozen=True)
-class Models:
-    """Every policy of a run on its base model, with the sampler and the learners."""
+class LocalModels:
+    """A `trainer.components.Models` in this process: every policy on its base model, with the
+    sampler and the learners."""
 
     policies: Mapping[str, Policy]
     sampler: LocalSampler
@@ -41,7 +41,7 @@ class Models:
     """The run and the algorithm that the policies come from, for their README."""
     initial: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
     """The reward model -> its weights at the beginning of the run, in main memory."""
-    comparator: Comparator = field(default_factory=Comparator)
+    samples_beside = False
 
     def restart(self, name: str) -> None:
         """Give the reward model its initial weights and a new optimizer."""
@@ -83,8 +83,6 @@ class Models:
                 tensors[f"weights.{name}.{index}"] = parameter.detach()
             moments, _ = learner.state(name)
             tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
-        if self.comparator.past is not None:
-            tensors |= self.comparator.past.state()
         return tensors, self.facts()
 
     @property
@@ -111,8 +109,6 @@ class Models:
                 if key.startswith(prefix)
             }
             learner.load_state(name, (moments, facts["optimizers"][name]))
-        if self.comparator.past is not None:
-            self.comparator.past.load(tensors)
         self.sampler.versions |= facts["versions"]
 
     def _like(self, key: str) -> Tensor | None:
@@ -156,7 +152,7 @@ def assemble(
     stop: StopRequest | None = None,
     only: Container[str] | None = None,
     ranks: Ranks | None = None,
-) -> Models:
+) -> LocalModels:
     """Load every model once per copy that is needed, add adapters, and build sampler and learners.
 
     Args:
@@ -168,7 +164,7 @@ def assemble(
     """
     config, saved = setup.config, trained or {}
     shared = SharedModels(config, bases)
-    others = config.comparator.team.values() if train and config.comparator is not None else ()
+    others = config.policies if train and config.comparator is not None else ()
     policies = {
         name: policy_of(name, config, shared, bases, saved, train=train, ranks=ranks)
         for name in dict.fromkeys((*setup.team.policies, *others))
@@ -178,14 +174,10 @@ def assemble(
         _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
     )
     critics = critics_of(setup, policies, shared, bases, only, ranks) if train else {}
-    sources = {name: bases[config.policies[name].model] for name in policies}
     if ranks is not None:
         _shard_the_rest(policies, references, critics, ranks)
-    comparator = (
-        comparator_of(setup, policies, shared, {**sources, **saved}) if train else Comparator()
-    )
     sampler = LocalSampler(
-        {**policies, **comparator.copies},
+        policies,
         references=references,
         critics=critics,
         rows_per_batch=config.train.rows_per_batch,
@@ -201,7 +193,7 @@ def assemble(
         if name in critics
     }
     note = f"the run {config.name} with {config.algorithm.name}"
-    return Models(policies, sampler, learners, critics, note, initial, comparator)
+    return LocalModels(policies, sampler, learners, critics, note, initial)
 
 
 def policy_of(

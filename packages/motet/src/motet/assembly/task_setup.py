@@ -14,7 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 from motet.algorithms import credit_function
 from motet.assembly.environment import environment_of
 from motet.assembly.objects import refuse_missing_objects
-from motet.assembly.services import Services, endpoint_of
+from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, tasks_of
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
@@ -29,6 +29,7 @@ from motet.models.compute import DTYPES, check_attention, check_dtype, check_qua
 from motet.models.devices import resolve_device
 from motet.models.optimizers import check_optimizer
 from motet.rollout.play import check_plan
+from motet.trainer.components import Comparator
 from motet.trainer.trackers import TRACKERS, check_tracker
 from motet.user_code.installed import installed, load
 from motet.user_code.plugins import is_reference, load_object, nearest
@@ -78,8 +79,7 @@ def open_task_setup(
         _check_devices(config)
         _check_cluster(config)
         _check_report(config)
-        if config.comparator is not None and config.comparator.endpoint is not None:
-            endpoint_of("comparator.endpoint", config.comparator.endpoint, config.seed)
+        comparator_of(config)
     services = Services(config, train)
     try:
         if environment is not None:
@@ -225,6 +225,20 @@ def _reward(config: RunConfig) -> Any:
             "no options: drop them, or use a class"
         )
     return found
+
+
+def comparator_of(config: RunConfig) -> Comparator | None:
+    """Make the comparator of a config, if it has one. Raises: ConfigError."""
+    chosen = config.comparator
+    if chosen is None:
+        return None
+    try:
+        found = load_object(chosen.name)
+    except ConfigError as error:
+        raise ConfigError(f"comparator.name: {error}") from error
+    options = validate_options(found.Options, chosen.options, config.places, ("comparator",))
+    comparator: Comparator = found(options, config)
+    return comparator
 
 
 def team_of(config: RunConfig, environment: Environment[Any]) -> Team:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from motet.assembly.models import Models, assemble
+from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import use_threads
 from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjective
 from motet.cluster.home_weights import disturb, exported, undisturb
@@ -92,7 +92,7 @@ class Home:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._stop = StopRequest()
-        self._loaded: Models | None = None
+        self._loaded: LocalModels | None = None
         self._store: Any = None
         """The meeting point, if it is here."""
         self._senders: dict[str, NcclSender] = {}
@@ -100,7 +100,7 @@ class Home:
         """Policy -> its weights without the noise of a rehearsal."""
 
     @property
-    def _models(self) -> Models:
+    def _models(self) -> LocalModels:
         assert self._loaded is not None
         return self._loaded
 
@@ -224,7 +224,7 @@ class Home:
             self._models.load(tensors, facts, shards)
 
     def save(self, folder: Path) -> None:
-        """Save the trained policies that live here, as `Models.save`."""
+        """Save the trained policies that live here, as `LocalModels.save`."""
         with self._turn:
             self._models.save(folder)
 

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from motet.assembly.comparator import Comparator
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.cluster.actors import Actor, Bundle, places, spawn, started
@@ -30,7 +29,7 @@ _Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
 
 
 class ClusterModels:
-    """The models of a training run, as `assembly.components.TeamModels`.
+    """A `trainer.components.Models` in processes of Ray.
 
     `homes` maps each policy and critic to its home. The processes of those in `with_shards` have
     shards of weights.
@@ -48,7 +47,7 @@ class ClusterModels:
         self.sampler, self.publisher = sampler, publisher
         self.scorer = RemoteScorer(homes)
         self.timings = self.sampler.timings
-        self.comparator = Comparator()
+        self.samples_beside = isinstance(publisher, EnginePublisher)
         self.publish_metrics = self.publisher.metrics
 
     def restart(self, name: str) -> None:

@@ -55,7 +55,7 @@ NAMED = ("models", "policies", "team")
 """Sections whose keys are names that the user chooses."""
 NAMED_PARTS = ("algorithm", "environment", "reward")
 """Sections that may be just the name of the part."""
-WITH_OPTIONS = ("environment", "reward")
+WITH_OPTIONS = ("environment", "reward", "comparator")
 """Those whose other keys are options of the part itself."""
 
 

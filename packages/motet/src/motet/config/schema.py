@@ -503,36 +503,12 @@ def _unfit_comparator(config: RunKeys) -> list[Complaint]:
             "under it: train it, or drop comparator"
         )
         return [(("comparator",), text)]
-    return _unfit_comparing_team(config, comparator.team)
-
-
-def _unfit_comparing_team(config: RunKeys, players: Mapping[str, str]) -> list[Complaint]:
-    key = ("comparator", "team")
-    if players and set(players) != set(config.team):
-        text = (
-            f"comparator.team names {', '.join(players)}; expected a policy for each of "
-            f"{', '.join(config.team)}"
-        )
-        return [(key, text)]
-    for agent, name in players.items():
-        if name not in config.policies:
-            text = (
-                f"comparator.team.{agent} names policy {name!r}; policies are: "
-                f"{', '.join(config.policies)}. Use one of these, or add policies.{name}"
-            )
-            return [(key, text)]
-        if name not in config.frozen:
-            text = (
-                f"comparator.team.{agent} names policy {name!r}, which is trained; use one with "
-                "train: frozen (without comparator the present team plays both halves)"
-            )
-            return [(key, text)]
     return []
 
 
 def _unused_names(config: RunKeys) -> list[Complaint]:
     playing = {name for player in config.team.values() for name in player.policy}
-    playing |= set(config.comparator.team.values() if config.comparator is not None else ())
+    playing |= config.frozen if config.comparator is not None else set()  # it may play with them
     loaded = {policy.model for policy in config.policies.values()}
     if config.critic is not None and config.critic.model is not None:
         loaded.add(config.critic.model)

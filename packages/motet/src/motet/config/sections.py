@@ -438,32 +438,17 @@ class EndpointConfig(Settings):
         return self
 
 
-class ComparatorConfig(Settings):
+class ComparatorConfig(Named):
     """Who gives the second half of the answers to a problem, with `compare: halves`.
 
-    Exactly one of the three. Without this section both halves are those of the present team.
-    Source: comlrl 1.4.3, `comparator_policy` of its iterative trainers.
+    A class, and its options. That of the package motet-published plays with the team's earlier
+    weights (`history`), with another team (`team`), or asks a server (`endpoint`). Without this
+    section both halves are those of the present team.
     """
 
-    history: PositiveInt | None = None
-    """The team itself, with the weights of this many iterations ago; in the first iterations with
-    its initial weights. A frozen copy of every policy holds them, and checkpoints hold the weights
-    of the iterations since then."""
-    team: dict[str, str] = Field(default_factory=dict)
-    """Agent -> a frozen policy of this run, such as a saved team or a larger model."""
-    endpoint: EndpointConfig | None = None
-    """A model behind a chat endpoint, which answers the prompts of all agents. Unless it says
-    otherwise, requests have the agent's temperature, top_p and max_new_tokens."""
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        given = [name for name in type(self).model_fields if getattr(self, name) not in (None, {})]
-        if len(given) != 1:
-            raise ValueError(
-                f"got {' and '.join(given) or 'none'} of history, team and endpoint; expected "
-                "exactly one"
-            )
-        return self
+    name: str = "motet_published.comparator:PublishedComparator"
+    """A class at `package.module:NAME` or `./file.py:NAME`, made with its `Options` and the config.
+    It is a `motet.trainer.components.Comparator`."""
 
 
 _READ_BY: Mapping[str, tuple[str, ...]] = {

@@ -3,7 +3,7 @@
 import asyncio
 
 from motet.core import Completion, Message, Sampled, SampleRequest
-from motet.rollout.other_samplers import PersonSampler
+from motet.rollout.person import PersonSampler
 from motet.settings import Decode
 
 

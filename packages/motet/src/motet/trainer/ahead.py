@@ -17,7 +17,7 @@ from typing import Any
 
 from motet.errors import CannotResume
 from motet.trainer.checkpoint import file_hash
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.components import TrainComponents
 from motet.trainer.loop import Played
 from motet.trainer.run_folder import RunFolder
 from motet.trainer.stopping import StopRequest
@@ -51,7 +51,6 @@ async def played_ahead(
 def next_games(
     components: TrainComponents,
     number: int,
-    step_config: StepConfig,
     play: Callable[[TrainComponents, int], Coroutine[Any, Any, Played]],
     beside: bool,
 ) -> Callable[[], Coroutine[Any, Any, Played]] | None:
@@ -59,7 +58,7 @@ def next_games(
 
     `beside`: whether it is played while `number` is learnt.
     """
-    if not components.max_lag or number == step_config.steps:
+    if not components.train.max_lag or number == components.steps:
         return None
     if not beside:
         return partial(play, components, number + 1)

@@ -9,7 +9,7 @@ from motet.errors import Interrupted, MotetError
 from motet.trainer.ahead import beside_update, next_games, played_ahead, undisturbed
 from motet.trainer.components import TrainComponents
 from motet.trainer.loop import Played
-from motet.trainer.loop_test import PACE, components
+from motet.trainer.loop_test import components
 
 
 class Stage:
@@ -91,17 +91,18 @@ def test_without_a_next_step_there_are_no_games():
 
 
 def test_the_next_step_is_played_ahead_unless_there_is_none():
-    made = replace(components("mareinforce"), max_lag=1)
+    fresh = components("mareinforce", steps=3)
+    made = replace(fresh, train=fresh.train.model_copy(update={"max_lag": 1}))
     asked: list[tuple[int, bool]] = []
 
     async def play(given: TrainComponents, number: int) -> Played:
         asked.append((number, given.stop is made.stop))
         return Played((), {"play": 2.0})
 
-    assert next_games(made, 3, replace(PACE, steps=3), play, beside=True) is None
-    assert next_games(components("mareinforce"), 1, replace(PACE, steps=3), play, False) is None
+    assert next_games(made, 3, play, beside=True) is None
+    assert next_games(fresh, 1, play, False) is None
     for beside in (False, True):
-        games = next_games(made, 1, replace(PACE, steps=3), play, beside)
+        games = next_games(made, 1, play, beside)
         assert games is not None
         played = asyncio.run(games())  # type: ignore[arg-type]
         assert ("beside/play" in played.seconds) == beside

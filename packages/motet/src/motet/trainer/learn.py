@@ -25,9 +25,8 @@ from motet.batch import (
 from motet.core import CreditState, TrainSample, ValueSample
 from motet.core.seeding import derive
 from motet.credit.preferences import PreferencePairs, preference_advantages, preference_loss
-from motet.trainer import step_bound
 from motet.trainer.alarms import refuse_mismatch
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.components import TrainComponents
 from motet.trainer.present import present_logp, side_by_side
 from motet.trainer.timing import Stopwatch
 
@@ -41,22 +40,17 @@ async def learn_samples(
     values: Sequence[ValueSample],
     state: CreditState,
     number: int,
-    step_config: StepConfig,
     clock: Stopwatch,
 ) -> dict[str, float]:
     """All optimizer steps on the samples of one step. Returns metrics: overall, and per policy."""
-    algorithm, learners = components.algorithm, components.learners
-    objective = policy_objective(algorithm, state.kl_coefficients, components.max_lag)
+    algorithm, learners = components.algorithm, components.models.learners
+    objective = policy_objective(algorithm, state.kl_coefficients, components.train.max_lag)
     value_loss = value_objective(algorithm, components.value_coefficient)
     seen: dict[str, list[BatchMetrics]] = {}
     valued: dict[str, list[BatchMetrics]] = {}
     stepped: dict[str, float] = {}
     arrived: set[str] = set()
     count, seed = algorithm.minibatches, components.seed
-    bound = step_config.max_step_kl
-    probe = None
-    if bound is not None and samples:
-        probe = await step_bound.begin(components, samples, number, step_config)
     parts = minibatches(samples, algorithm.epochs, count, derive(seed, number, "learn"))
     value_parts = minibatches(
         values, components.critic_epochs, count, derive(seed, number, "values")
@@ -64,18 +58,18 @@ async def learn_samples(
     for part, value_part in zip_longest(parts, value_parts, fillvalue=()):
         batches = pack(
             [sample for sample in part if sample.policy not in arrived],
-            step_config.token_budget,
+            components.train.token_budget,
             algorithm.reduce,
             components.longest,
             scale=len(samples) / len(part) if part else 1.0,
         )
-        value_batches = pack_values(value_part, step_config.token_budget)
+        value_batches = pack_values(value_part, components.train.token_budget)
         clock.lap("pack")
         work = [_policy_batch(learners, batch, objective) for batch in batches]
         work += [_value_batch(learners, batch, value_loss) for batch in value_batches]
         found = await side_by_side(work, None if stepped else components.stop.check)
         updated = components.team.policies if components.lag(number) else seen
-        now = _by_policy(components, batches, found[: len(batches)], step_config, updated)
+        now = _by_policy(components, batches, found[: len(batches)], updated)
         for value_batch, value_metrics in zip(value_batches, found[len(batches) :], strict=True):
             valued.setdefault(value_batch.critic, []).append(value_metrics)
         for name, figures in now.items():
@@ -91,9 +85,6 @@ async def learn_samples(
             learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
         )
         clock.lap("learn")
-    if bound is not None and probe is not None:
-        stepped |= await step_bound.hold(components, probe, bound)
-        clock.lap("learn")
     return {**_means(seen), **_means_of_each(valued), **stepped}
 
 
@@ -102,7 +93,6 @@ async def learn_pairs(
     samples: Sequence[TrainSample],
     preferences: PreferencePairs,
     number: int,
-    step_config: StepConfig,
     clock: Stopwatch,
 ) -> dict[str, float]:
     """All optimizer steps on the pairs of one step. Returns metrics: overall, and per policy.
@@ -111,7 +101,7 @@ async def learn_pairs(
     because the loss of one agent contains those of the others. Those of completions of earlier
     steps are computed before the first update too.
     """
-    algorithm, learners = components.algorithm, components.learners
+    algorithm, learners = components.algorithm, components.models.learners
     preference = algorithm.preference
     assert preference is not None
     beta, objective = preference.beta, policy_objective(algorithm)
@@ -122,17 +112,13 @@ async def learn_pairs(
     metrics: dict[str, list[BatchMetrics]] = {}
     compared: list[BatchMetrics] = []
     stepped: dict[str, float] = {}
-    bound = step_config.max_step_kl
-    probe = None
-    if bound is not None and samples:
-        probe = await step_bound.begin(components, samples, number, step_config)
     for part in minibatches(preferences.pairs, algorithm.epochs, parts, seed):
         inside = {id for pair in part for id in pair.completions}
         own = [sample for sample in samples if sample.id in inside]
 
         def packed(rows: Sequence[TrainSample], pairs: int = len(part)) -> list[Batch]:
             scale = len(preferences.pairs) / pairs
-            budget = step_config.token_budget
+            budget = components.train.token_budget
             return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
 
         moved = bool(stepped or preferences.stale or components.lag(number))
@@ -144,14 +130,11 @@ async def learn_pairs(
         updated = [batch.policy for batch in batches] if moved else []
         work = [_policy_batch(learners, batch, objective) for batch in batches]
         found = await side_by_side(work, None if stepped else components.stop.check)
-        now = _by_policy(components, batches, found, step_config, updated)
+        now = _by_policy(components, batches, found, updated)
         for name, figures in now.items():
             metrics.setdefault(name, []).extend(figures)
         compared.append(_compared(margin_P, beta))
         stepped |= await _step(learners, list(now))
-        clock.lap("learn")
-    if bound is not None and probe is not None:
-        stepped |= await step_bound.hold(components, probe, bound)
         clock.lap("learn")
     pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
     return {**_means(metrics), **pairs, **stepped}
@@ -161,7 +144,6 @@ def _by_policy(
     components: TrainComponents,
     batches: Sequence[Batch],
     found: Sequence[BatchMetrics],
-    step_config: StepConfig,
     updated: Collection[str],
 ) -> dict[str, list[BatchMetrics]]:
     """Return the metrics of each policy, of the metrics that its batches gave.
@@ -181,7 +163,8 @@ def _by_policy(
     for name, each in metrics.items():
         if name not in updated:
             own = [batch for batch in batches if batch.policy == name]
-            refuse_mismatch(own, each, step_config.max_mismatch, components.learners[name])
+            learner = components.models.learners[name]
+            refuse_mismatch(own, each, components.alarms.max_mismatch, learner)
     return metrics
 
 

@@ -6,24 +6,16 @@ Nothing here knows on which device or machine a model runs, or the name of an al
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from motet.batch import weighs_completions
-from motet.core import (
-    CreditState,
-    Episode,
-    Task,
-)
-from motet.credit.assign import assign_credit
+from motet.core import CreditState, Episode, Task
 from motet.credit.preferences import weights_of
 from motet.errors import MotetError
 from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
-from motet.trainer.comparator import as_own
-from motet.trainer.components import StepConfig, TrainComponents
-from motet.trainer.earlier import Earlier, with_earlier_pairs
+from motet.trainer import step_bound
+from motet.trainer.components import TrainComponents
+from motet.trainer.credited import Earlier, credit_of, with_earlier_pairs
 from motet.trainer.learn import learn_pairs, learn_samples
-from motet.trainer.present import present_logprobs
-from motet.trainer.reward_model import NOT_FITTED, Fitted, first_steps, fit, judged, play_for_pairs
-from motet.trainer.score import score
+from motet.trainer.reward_model import NOT_FITTED, Fitted, first_steps, fit, play_for_pairs
 from motet.trainer.timing import Stopwatch
 
 
@@ -56,7 +48,6 @@ async def one_step(
     components: TrainComponents,
     tasks: Sequence[Task],
     number: int,
-    step_config: StepConfig,
     state: CreditState,
 ) -> tuple[TrainStep, CreditState]:
     """Play `tasks`, learn from the episodes, publish the new weights.
@@ -67,55 +58,45 @@ async def one_step(
     Interrupted.
     """
     played = await play_step(components, tasks, number)
-    refuse_too_many_faults(played.episodes, f"step {number}", step_config.max_fault_share)
-    return await learn_step(components, played, number, step_config, state)
+    refuse_too_many_faults(components, played.episodes, f"step {number}")
+    return await learn_step(components, played, number, state)
 
 
-async def fit_step(
-    components: TrainComponents,
-    tasks: Sequence[Task],
-    number: int,
-    step_config: StepConfig,
-    earlier: Earlier,
-) -> Fitted:
+async def fit_step(components: TrainComponents, number: int, earlier: Earlier) -> Fitted:
     """Play for pairs and train the reward model, if step `number` begins an iteration.
 
     Without a reward model every step is an iteration, of which the comparator is told.
 
-    Args:
-        tasks: all training tasks.
-        earlier: gives the recorded episodes of earlier iterations.
+    `earlier` gives the recorded episodes of earlier iterations.
 
     Raises: MotetError if too many joint actions failed, or as `fit`; Interrupted.
     """
     settings = components.reward_model
-    begins = settings is None or number in first_steps(settings, step_config.steps)
-    if begins:
-        components.remember(number)
+    begins = settings is None or number in first_steps(settings, components.steps)
+    if begins and components.comparator is not None:
+        components.comparator.begin(number)
     if settings is None or not begins:
         return NOT_FITTED
     clock = Stopwatch()
-    episodes = await play_for_pairs(components, tasks, number)
+    episodes = await play_for_pairs(components, number)
     clock.lap("play_pairs")
-    refuse_too_many_faults(episodes, f"pairs of step {number}", step_config.max_fault_share)
-    past = [step for step in first_steps(settings, step_config.steps) if step < number]
+    refuse_too_many_faults(components, episodes, f"pairs of step {number}")
+    past = [step for step in first_steps(settings, components.steps) if step < number]
     weights = weights_of(len(past) + 1, settings.replay)
     history: list[Sequence[Episode]] = [
         earlier("pairs", step) if weight > 0.0 else ()
         for step, weight in zip(past, weights, strict=False)
     ]
     history.append(episodes)
-    fitted = await fit(components, history, number, step_config)
+    fitted = await fit(components, history, number)
     return replace(fitted, seconds={**clock.seconds, **fitted.seconds})
 
 
-def tasks_of(number: int, tasks: Sequence[Task], seed: int, step_config: StepConfig) -> list[Task]:
+def tasks_of(components: TrainComponents, number: int) -> list[Task]:
     """The tasks of step `number`."""
-    task_at = task_order(len(tasks), seed)
-    start = (number - 1) * step_config.tasks_per_step
-    return [
-        tasks[task_at(position)] for position in range(start, start + step_config.tasks_per_step)
-    ]
+    tasks, count = components.tasks["train"], components.tasks_per_step
+    task_at = task_order(len(tasks), components.seed)
+    return [tasks[task_at(place)] for place in range((number - 1) * count, number * count)]
 
 
 async def play_step(
@@ -125,13 +106,13 @@ async def play_step(
     on_episode: Callable[[Episode], None] | None = None,
 ) -> Played:
     """Sample the episodes of step `number` from its seed. `on_episode` gets each when it ends."""
-    clock, before = Stopwatch(), components.timings()
+    clock, before = Stopwatch(), components.models.timings()
     episodes = await components.stop.unless_wished(
         collect(
             components.environment,
             tasks,
-            components.sampler,
-            components.compared(components.algorithm.preference),
+            components.models.sampler,
+            components.team_for(components.algorithm.preference),
             components.plan,
             run_seed=components.seed,
             tag=f"{number:06d}",
@@ -140,7 +121,7 @@ async def play_step(
         )
     )
     clock.lap("play")
-    parts = _parts_of_play(clock.seconds["play"], before, components.timings())
+    parts = _parts_of_play(clock.seconds["play"], before, components.models.timings())
     return Played(episodes, {**clock.seconds, **parts})
 
 
@@ -148,7 +129,6 @@ async def learn_step(
     components: TrainComponents,
     played: Played,
     number: int,
-    step_config: StepConfig,
     state: CreditState,
     fitted: Fitted = NOT_FITTED,
     earlier: Earlier = lambda kind, step: (),
@@ -160,23 +140,10 @@ async def learn_step(
     `earlier` gives the episodes of earlier steps, if pairs of them are learned from again.
     `ahead`: the games of the next step. The new weights are published after they have ended.
     """
-    episodes, algorithm, team = played.episodes, components.algorithm, components.team
-    clock, judgement = Stopwatch(), dict[str, float]()
-    episodes = await as_own(components, episodes, step_config)
-    if components.reward_model is not None:
-        episodes, judgement = await judged(components, episodes)
-    scores = await components.stop.unless_wished(
-        score(components.scorer, episodes, algorithm, team)
-    )
-    if weighs_completions(algorithm, components.max_lag):
-        budget = step_config.token_budget
-        present = await present_logprobs(components, episodes, budget)
-        scores = replace(scores, present=present)
-    clock.lap("score")
-    turns = len(components.plan.samples)
-    credit = assign_credit(episodes, scores, algorithm, state, team, turns, components.credit)
-    if algorithm.preference is not None and algorithm.preference.replay.mode != "current":
-        credit = await with_earlier_pairs(components, credit, number, earlier, step_config)
+    clock, preference = Stopwatch(), components.algorithm.preference
+    credit = await credit_of(components, played.episodes, state, clock)
+    if preference is not None and preference.replay.mode != "current":
+        credit = await with_earlier_pairs(components, credit, number, earlier)
     clock.lap("credit")
     samples = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]
     values = [
@@ -184,22 +151,24 @@ async def learn_step(
         for one in credit.values
         if any(components.trains(number, *policy_turn) for policy_turn in one.policy_turns)
     ]
+    bound = components.train.max_step_kl
+    probe = None
+    if bound is not None and samples:
+        probe = await step_bound.begin(components, samples, number)
     if credit.preferences is None:
-        learned = await learn_samples(
-            components, samples, values, state, number, step_config, clock
-        )
+        learned = await learn_samples(components, samples, values, state, number, clock)
     else:
-        learned = await learn_pairs(
-            components, samples, credit.preferences, number, step_config, clock
-        )
+        learned = await learn_pairs(components, samples, credit.preferences, number, clock)
+    if bound is not None and probe is not None:
+        learned |= await step_bound.hold(components, probe, bound)
     clock.lap("learn")
     if ahead is not None:
         await ahead
         clock.lap("wait")
-    await components.publisher.publish(sorted({sample.policy for sample in samples}))
+    await components.models.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
-    metrics = {**fitted.metrics, **judgement, **credit.metrics, **learned}
-    metrics |= components.publish_metrics()
+    metrics = {**fitted.metrics, **credit.metrics, **learned}
+    metrics |= components.models.publish_metrics()
     play = {"play": played.seconds.get("play", 0.0)}
     seconds = {**play, **clock.seconds, **played.seconds, **fitted.seconds}
     summary = summarise(played.episodes)
@@ -220,12 +189,14 @@ def _parts_of_play(
     return {**parts, "play/environment": max(0.0, play - sum(parts.values()))}
 
 
-def refuse_too_many_faults(episodes: Sequence[Episode], when: str, limit: float) -> None:
-    """Raises MotetError if more than `limit` of the joint actions failed.
+def refuse_too_many_faults(
+    components: TrainComponents, episodes: Sequence[Episode], when: str
+) -> None:
+    """Raises MotetError if more than `train.max_fault_share` of the joint actions failed.
 
     Training on the rest would be biased towards the joint actions that survive.
     """
-    share = fault_share(episodes)
+    share, limit = fault_share(episodes), components.train.max_fault_share
     if share > limit:
         causes = summarise(episodes).causes
         commonest = max(causes, key=lambda cause: causes[cause])

@@ -11,6 +11,7 @@ import pytest
 
 from motet.algorithms import resolve
 from motet.batch import Batch, Mean, ValueBatch
+from motet.config.sections import EvaluationConfig, TrainConfig
 from motet.core import (
     CreditState,
     OnAnswer,
@@ -23,9 +24,9 @@ from motet.core import (
     ValueRequest,
 )
 from motet.errors import MotetError
-from motet.settings import Plan, Schedule
+from motet.settings import AlarmBounds, Plan, Schedule
 from motet.trainer import timing
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.components import TrainComponents
 from motet.trainer.loop import TrainStep, one_step
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
@@ -83,10 +84,27 @@ class Diary:
         return {name: {"loss": 0.0} for name in names}
 
 
+@dataclass
+class Parts:
+    """The models of a run without models."""
+
+    learners: Mapping[str, Diary]
+    sampler: Any = field(default_factory=KeySampler)
+    scorer: Stage = field(default_factory=Stage)
+    publisher: Stage = field(default_factory=Stage)
+    samples_beside = False
+
+    def timings(self) -> Mapping[str, float]:
+        return self.sampler.timings() if isinstance(self.sampler, Timed) else {}
+
+    def publish_metrics(self) -> dict[str, float]:
+        return {}
+
+
 def components(
     name: str, team: Team = PAIR, diary: Diary | None = None, **changes: Any
 ) -> TrainComponents:
-    stage, diary = Stage(), diary or Diary()
+    diary = diary or Diary()
     chosen = resolve(name, {"repeat_last_reward": False, **changes.pop("fields", {})})
     if chosen.critic_view is not None:
         critics = {
@@ -97,29 +115,27 @@ def components(
     made = TrainComponents(
         environment=Talk(pay=lambda said: len(said) + int(said[-1][0][1]) / 1000),
         team=team,
+        models=Parts(dict.fromkeys((*team.policies, *team.critics.values()), diary)),
+        tasks={"train": TASKS},
+        seed=0,
+        steps=1,
+        tasks_per_step=4,
         plan=Plan(samples=(1, 1)),
         algorithm=chosen,
-        sampler=KeySampler(),
-        scorer=stage,
-        publisher=stage,
-        learners=dict.fromkeys((*team.policies, *team.critics.values()), diary),
-        longest=dict.fromkeys(team.policies, 3),
-        seed=0,
         schedule=Schedule(),
+        train=TrainConfig(steps=1, token_budget=10**6, max_fault_share=0.0),
+        evaluation=EvaluationConfig(),
+        alarms=AlarmBounds(max_mismatch=None),
+        longest=dict.fromkeys(team.policies, 3),
         critic_epochs=1,
         value_coefficient=1.0,
     )
     return replace(made, **changes)
 
 
-PACE = StepConfig(
-    steps=1, tasks_per_step=4, token_budget=10**6, max_fault_share=0.0, max_mismatch=None
-)
-
-
 def go(made: TrainComponents, number: int = 1) -> tuple[Diary, dict[str, float]]:
-    step, _ = asyncio.run(one_step(made, TASKS, number, PACE, CreditState()))
-    return next(iter(made.learners.values())), dict(step.metrics)
+    step, _ = asyncio.run(one_step(made, TASKS, number, CreditState()))
+    return next(iter(made.models.learners.values())), dict(step.metrics)
 
 
 # ---------------------------------------------------------------------------------- number of steps
@@ -207,7 +223,7 @@ def test_in_round_robin_one_policy_learns_with_its_critic_and_is_published():
         made = components("iac", schedule=schedule)
         diary, _ = go(made, number)
         assert rows(diary) == {f"{who}-policy": 8, f"critic-{who}": 8}
-        assert made.publisher.published == [[f"{who}-policy"]]
+        assert made.models.publisher.published == [[f"{who}-policy"]]
 
 
 def test_in_round_robin_a_joint_critic_learns_at_every_step():
@@ -233,7 +249,7 @@ def test_a_block_of_a_turn_trains_what_was_said_in_it_alone():
         # The credit of turn one reads the values of both turns, that of turn two only its own.
         values = 8 if who == "early" else 4
         assert rows(diary) == {who: 8, "critic-ann": values, "critic-bob": values}
-        assert made.publisher.published == [[who]]
+        assert made.models.publisher.published == [[who]]
 
 
 def test_a_turn_at_which_nobody_is_trained_has_no_block():
@@ -309,12 +325,13 @@ class Timed(KeySampler):
 
 def timed(environment: Talk, sampler: Timed) -> tuple[TrainStep, float]:
     """Return the second of two steps, and its wall-clock seconds."""
-    made = components("ippo", environment=environment, sampler=sampler, timings=sampler.timings)
+    made = components("ippo", environment=environment)
+    made = replace(made, models=replace(made.models, sampler=sampler))
 
     async def main() -> tuple[TrainStep, float]:
-        await one_step(made, TASKS, 1, PACE, CreditState())
+        await one_step(made, TASKS, 1, CreditState())
         begun = Clock.now
-        step, _ = await one_step(made, TASKS, 2, PACE, CreditState())
+        step, _ = await one_step(made, TASKS, 2, CreditState())
         return step, Clock.now - begun
 
     loop = asyncio.SelectorEventLoop(Clock())
@@ -359,7 +376,7 @@ def test_an_environment_that_steps_while_answers_are_drawn_costs_only_what_is_wa
 
 
 def test_play_is_one_stage_where_the_sampler_tells_no_times():
-    step, _ = asyncio.run(one_step(components("ippo"), TASKS, 1, PACE, CreditState()))
+    step, _ = asyncio.run(one_step(components("ippo"), TASKS, 1, CreditState()))
     assert list(step.seconds) == ["play", "score", "credit", "pack", "learn", "publish"]
 
 
@@ -383,16 +400,9 @@ class Wrong(Diary):
 @pytest.mark.parametrize(("bound", "apart"), [("dtype", 0.02), (0.5, 0.6)])
 def test_log_probabilities_that_sampling_did_not_give_stop_the_step_before_any_update(bound, apart):
     diary = Wrong(apart=apart)
+    made = components("ippo", diary=diary, alarms=AlarmBounds(max_mismatch=bound))
     with pytest.raises(MotetError, match=r"policy ann-policy: .* attention: sdpa") as error:
-        asyncio.run(
-            one_step(
-                components("ippo", diary=diary),
-                TASKS,
-                1,
-                replace(PACE, max_mismatch=bound),
-                CreditState(),
-            )
-        )
+        asyncio.run(one_step(made, TASKS, 1, CreditState()))
     assert "\n" not in str(error.value)
     assert diary.updates == []
 
@@ -401,9 +411,10 @@ def test_log_probabilities_that_sampling_did_not_give_stop_the_step_before_any_u
 def test_what_rounding_explains_does_not_stop_and_after_the_first_update_nothing_is_looked_at(
     bound, apart
 ):
-    made = components("ippo", diary=Wrong(apart=apart), fields={"epochs": 2})
-    asyncio.run(one_step(made, TASKS, 1, replace(PACE, max_mismatch=bound), CreditState()))
-    assert len(next(iter(made.learners.values())).updates) == 2
+    bounds = AlarmBounds(max_mismatch=bound)
+    made = components("ippo", diary=Wrong(apart=apart), fields={"epochs": 2}, alarms=bounds)
+    asyncio.run(one_step(made, TASKS, 1, CreditState()))
+    assert len(next(iter(made.models.learners.values())).updates) == 2
 
 
 @dataclass(eq=False)
@@ -425,8 +436,8 @@ def test_a_policy_that_no_sample_of_the_first_update_is_of_is_looked_at_before_i
     first, _ = go(components("ippo", fields=fields))
     late = next(batch.policy for batch in first.batches if batch.policy != first.batches[0].policy)
     diary = OneWrong(wrong=late)
-    made = components("ippo", diary=diary, fields=fields)
+    made = components("ippo", diary=diary, fields=fields, alarms=AlarmBounds())
     with pytest.raises(MotetError, match=rf"policy {late}: log-probabilities in training differ"):
-        asyncio.run(one_step(made, TASKS, 1, replace(PACE, max_mismatch="dtype"), CreditState()))
+        asyncio.run(one_step(made, TASKS, 1, CreditState()))
     assert diary.updates
     assert all(late not in stepped for stepped in diary.updates)

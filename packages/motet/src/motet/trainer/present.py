@@ -45,7 +45,7 @@ async def side_by_side(
 
 
 async def present_logprobs(
-    components: TrainComponents, episodes: Sequence[Episode], token_budget: int
+    components: TrainComponents, episodes: Sequence[Episode]
 ) -> dict[SampleId, tuple[float, ...]]:
     """Return the log-probabilities of all tokens under the policies that learn, in nats.
 
@@ -64,8 +64,8 @@ async def present_logprobs(
         if completion.tokens and completion.policy not in components.team.frozen
     ]
     lengths = {sample.id: len(sample.completion.tokens or ()) for sample in own}
-    batches = pack(own, token_budget, "sequence_sum", components.longest)
-    logp = await _logprobs(components.learners, batches)
+    batches = pack(own, components.train.token_budget, "sequence_sum", components.longest)
+    logp = await _logprobs(components.models.learners, batches)
     return {
         id: tuple(row[: lengths[id]])
         for batch, logp_BL in zip(batches, logp, strict=True)

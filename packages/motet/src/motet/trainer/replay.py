@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from motet.core import CreditState, Episode, Task
+from motet.core import CreditState, Episode
 from motet.errors import ConfigError
 from motet.trainer import checkpoint, figures
-from motet.trainer.components import StepConfig, TeamWeights, TrainComponents
+from motet.trainer.components import Models, TrainComponents
 from motet.trainer.loop import Played, fit_step, learn_step, play_step, tasks_of
 from motet.trainer.metrics import read_metrics
 from motet.trainer.run_folder import RunFolder
@@ -58,9 +58,6 @@ class Replay:
 
 async def replay(
     components: TrainComponents,
-    weights: TeamWeights,
-    tasks: Sequence[Task],
-    step_config: StepConfig,
     folder: RunFolder,
     step: int,
     *,
@@ -68,7 +65,7 @@ async def replay(
     learn: bool = True,
     on_progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> Replay:
-    """Train `weights` from the beginning of the run up to `step`, and replay that step.
+    """Train the models from the beginning of the run up to `step`, and replay that step.
 
     Earlier steps are trained from their recorded episodes, or sampled again if there are none. With
     `train.max_lag` they must be recorded, and the step is sampled before the step before it is
@@ -78,25 +75,21 @@ async def replay(
     Raises: ConfigError if a record is missing or broken; what the step itself raised, such as
     TrainingDiverged.
     """
-    start, state, ahead = await _up_to(
-        components, weights, tasks, step_config, folder, step, sample, on_progress
-    )
+    start, state, ahead = await _up_to(components, folder, step, sample, on_progress)
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
     if not sample and recorded is None:
         missing = folder.episodes("train", step)
         raise ConfigError(f"{missing} does not exist: remove --recorded to sample the step again")
-    fitted = await fit_step(components, tasks, step, step_config, folder.recorded)
+    fitted = await fit_step(components, step, folder.recorded)
     played, same_episodes = Played(recorded or ()), None
     if sample:
-        played = ahead or await _sampled(components, tasks, step, step_config)
+        played = ahead or await _sampled(components, step)
         if recorded is not None:
             same_episodes = tuple(played.episodes) == tuple(recorded)
     now: Mapping[str, float] = {}
     if learn:
-        learned, _ = await learn_step(
-            components, played, step, step_config, state, fitted, folder.recorded
-        )
+        learned, _ = await learn_step(components, played, step, state, fitted, folder.recorded)
         now = figures.of_step(learned)
     on_progress(step - start, step - start)
     then = _metrics_of(folder, step)
@@ -109,7 +102,7 @@ async def replay(
         same_episodes=same_episodes,
         compared=len(both),
         different={name: (then[name], now[name]) for name in both if then[name] != now[name]},
-        same_weights=_same_weights(folder.checkpoints, weights, step) if learn else None,
+        same_weights=_same_weights(folder.checkpoints, components.models, step) if learn else None,
     )
 
 
@@ -120,67 +113,54 @@ def _metrics_of(folder: RunFolder, step: int) -> Mapping[str, float]:
 
 async def _up_to(
     components: TrainComponents,
-    weights: TeamWeights,
-    tasks: Sequence[Task],
-    step_config: StepConfig,
     folder: RunFolder,
     step: int,
     sample: bool,
     on_progress: Callable[[int, int], object],
 ) -> tuple[int, CreditState, Played | None]:
-    """Train `weights` from a checkpoint up to the step before `step`.
+    """Train the models from a checkpoint up to the step before `step`.
 
     Returns the step of the checkpoint, the credit state, and the games of `step` if they are
     sampled and were played ahead in the run: before the step before it was learnt.
     """
     before = step - components.lag(step) if sample else step
-    start, state = _restore(folder.checkpoints, weights, before)
+    start, state = _restore(folder.checkpoints, components.models, before)
     ahead: Played | None = None
     for number in range(start + 1, step):
         on_progress(number - start - 1, step - start)
         if number == before:
-            ahead = await _sampled(components, tasks, step, step_config)
-        state = await _repeat(components, tasks, number, step_config, state, folder)
+            ahead = await _sampled(components, step)
+        state = await _repeat(components, number, state, folder)
     return start, state, ahead
 
 
-async def _sampled(
-    components: TrainComponents, tasks: Sequence[Task], number: int, step_config: StepConfig
-) -> Played:
-    drawn = tasks_of(number, tasks, components.seed, step_config)
-    return await play_step(components, drawn, number)
+async def _sampled(components: TrainComponents, number: int) -> Played:
+    return await play_step(components, tasks_of(components, number), number)
 
 
 async def _repeat(
-    components: TrainComponents,
-    tasks: Sequence[Task],
-    number: int,
-    step_config: StepConfig,
-    state: CreditState,
-    folder: RunFolder,
+    components: TrainComponents, number: int, state: CreditState, folder: RunFolder
 ) -> CreditState:
     """Train on the recorded episodes of a step, or on episodes that are sampled again."""
-    fitted = await fit_step(components, tasks, number, step_config, folder.recorded)
+    fitted = await fit_step(components, number, folder.recorded)
     episodes = _recorded(folder, number)
-    if not episodes and components.max_lag:
+    if not episodes and components.train.max_lag:
         raise ConfigError(
             f"{folder.episodes('train', number)} does not exist; expected the episodes of step "
             f"{number}, because train.max_lag is 1 and the weights that played them are gone"
         )
-    sampled = None if episodes else await _sampled(components, tasks, number, step_config)
+    sampled = None if episodes else await _sampled(components, number)
     played = sampled or Played(episodes or ())
-    _, state = await learn_step(
-        components, played, number, step_config, state, fitted, folder.recorded
-    )
+    _, state = await learn_step(components, played, number, state, fitted, folder.recorded)
     return state
 
 
-def _restore(root: Path, weights: TeamWeights, step: int) -> tuple[int, CreditState]:
+def _restore(root: Path, models: Models, step: int) -> tuple[int, CreditState]:
     if not any(checkpoint.step_of(found) < step for found in checkpoint.folders(root)):
         return 0, CreditState()
     saved, _ = checkpoint.newest(root, before=step)
     with restoring(root / f"step-{saved.step:06d}"):
-        weights.load(saved.tensors, saved.state["weights"], saved.shards)
+        models.load(saved.tensors, saved.state["weights"], saved.shards)
         return saved.step, credit_of(saved)
 
 
@@ -190,14 +170,14 @@ def _recorded(folder: RunFolder, number: int) -> Sequence[Episode] | None:
     return folder.recorded("train", number)
 
 
-def _same_weights(root: Path, weights: TeamWeights, step: int) -> bool | None:
+def _same_weights(root: Path, models: Models, step: int) -> bool | None:
     there = [found for found in checkpoint.folders(root) if checkpoint.step_of(found) == step]
     if not there or checkpoint.what_is_wrong(there[0]) is not None:
         return None
     saved, _ = checkpoint.newest(root, before=step + 1)
-    if saved.shards or weights.write_shards is not None:
+    if saved.shards or models.write_shards is not None:
         return None
-    return same_tensors(saved.tensors, weights.state()[0])
+    return same_tensors(saved.tensors, models.state()[0])
 
 
 def same_tensors(first: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:

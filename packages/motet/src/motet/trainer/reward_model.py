@@ -20,7 +20,6 @@ from motet.core import (
     Prompt,
     Round,
     SampleId,
-    Task,
     ValueEstimate,
     ValueId,
     ValueRequest,
@@ -32,7 +31,7 @@ from motet.credit.table import Table
 from motet.credit.views import joint_action
 from motet.rollout.collect import collect, task_order
 from motet.settings import RewardModel
-from motet.trainer.components import REWARD_MODEL, StepConfig, TrainComponents
+from motet.trainer.components import REWARD_MODEL, TrainComponents
 from motet.trainer.timing import Stopwatch
 
 
@@ -62,11 +61,9 @@ def first_steps(settings: RewardModel, steps: int) -> list[int]:
     return firsts
 
 
-async def play_for_pairs(
-    components: TrainComponents, tasks: Sequence[Task], number: int
-) -> list[Episode]:
+async def play_for_pairs(components: TrainComponents, number: int) -> list[Episode]:
     """Play the tasks whose joint actions are compared before step `number`."""
-    settings = components.reward_model
+    settings, tasks = components.reward_model, components.tasks["train"]
     assert settings is not None
     task_at = task_order(len(tasks), derive(components.seed, "pairs", number))
     count = min(settings.tasks or len(tasks), len(tasks))
@@ -74,8 +71,8 @@ async def play_for_pairs(
         collect(
             components.environment,
             [tasks[task_at(place)] for place in range(count)],
-            components.sampler,
-            components.compared(settings),
+            components.models.sampler,
+            components.team_for(settings),
             components.plan.model_copy(update={"samples": (settings.samples,)}),
             run_seed=components.seed,
             tag=f"pairs-{number:06d}",
@@ -87,7 +84,6 @@ async def fit(
     components: TrainComponents,
     history: Sequence[Sequence[Episode]],
     number: int,
-    step_config: StepConfig,
 ) -> Fitted:
     """Train the reward model from its initial weights.
 
@@ -99,7 +95,7 @@ async def fit(
 
     Raises: TrainingDiverged; Interrupted.
     """
-    settings, learner = components.reward_model, components.learners[REWARD_MODEL]
+    settings, learner = components.reward_model, components.models.learners[REWARD_MODEL]
     assert settings is not None
     clock, seed = Stopwatch(), derive(components.seed, number, "reward model")
     pairs = replayed(
@@ -107,7 +103,7 @@ async def fit(
     )
     if not pairs:
         return Fitted(history[-1], {"fit/pairs": 0.0})
-    components.restart(REWARD_MODEL)
+    components.models.restart(REWARD_MODEL)
     texts = dict.fromkeys(text for pair in pairs for text in pair)
     read = dict(zip(texts, await _estimates(components, list(texts)), strict=True))
     samples = [(_sample(read[chosen]), _sample(read[rejected])) for chosen, rejected in pairs]
@@ -117,7 +113,7 @@ async def fit(
         components.stop.check()
         if place % parts == 0:
             measured = []  # of the last pass
-        for batch in pack_value_pairs(part, step_config.token_budget):
+        for batch in pack_value_pairs(part, components.train.token_budget):
             measured.append(await learner.accumulate_values(batch, pair_objective))
         await learner.step([REWARD_MODEL])
     clock.lap("fit")
@@ -199,7 +195,7 @@ def _pairs_of_texts(
 
 async def _estimates(components: TrainComponents, texts: Sequence[Prompt]) -> list[ValueEstimate]:
     requests = [ValueRequest(REWARD_MODEL, text) for text in texts]
-    return await components.stop.unless_wished(components.scorer.values(requests))
+    return await components.stop.unless_wished(components.models.scorer.values(requests))
 
 
 def _sample(read: ValueEstimate) -> ValueSample:

@@ -17,18 +17,11 @@ from motet.core import CreditState, Environment, Episode
 from motet.errors import Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
-from motet.settings import AlarmBounds
 from motet.trainer import figures
 from motet.trainer.ahead import next_games, played_ahead
 from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint
-from motet.trainer.components import (
-    Intervals,
-    RunTasks,
-    StepConfig,
-    TeamWeights,
-    TrainComponents,
-)
+from motet.trainer.components import TrainComponents
 from motet.trainer.highlights import last_completions
 from motet.trainer.loop import (
     Played,
@@ -70,11 +63,6 @@ class TrainingRun:
     def __init__(
         self,
         components: TrainComponents,
-        weights: TeamWeights,
-        tasks: RunTasks,
-        step_config: StepConfig,
-        intervals: Intervals,
-        alarm_bounds: AlarmBounds,
         outputs: RunOutputs,
         *,
         resume_command: str | None,
@@ -82,17 +70,15 @@ class TrainingRun:
         clock: Clock,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self._components, self._weights, self._tasks = components, weights, tasks
-        self._step_config, self._intervals = step_config, intervals
-        self._alarm_bounds = alarm_bounds
+        self._components, self._models = components, components.models
         self._folder, self._metrics = outputs.folder, outputs.metrics
         self._progress, self._notices = outputs.progress, outputs.notices
         self._resume_command, self._facts, self._clock = resume_command, facts, clock
         self._callbacks = Callbacks(callbacks)
         self._ending: Evaluation | None = None
         """The evaluation at which a callback has ended the training: it is also the last one."""
-        self._run_state = RunState(alarm_bounds, clock)
-        self._saver = RunSaver(self._folder, self._metrics, weights, tasks, intervals)
+        self._run_state = RunState(components.alarms, clock)
+        self._saver = RunSaver(components, self._folder, self._metrics)
         self._done = 0
         """The number of finished steps."""
         self._last_step: LastStep | None = None
@@ -110,7 +96,7 @@ class TrainingRun:
             with self._components.stop.on_signals(self._progress.say):
                 if start is None:
                     start = await self._begin()
-                elif not start.evaluated and start.step < self._step_config.steps:
+                elif not start.evaluated and start.step < self._components.steps:
                     await self._evaluate_after(start)
                 await self._train(start)
                 await self._evaluate_for_summary(self._reached, "after")
@@ -134,11 +120,11 @@ class TrainingRun:
     @property
     def _reached(self) -> int:
         """The last step of the training so far."""
-        return self._last_step.step if self._last_step is not None else self._step_config.steps
+        return self._last_step.step if self._last_step is not None else self._components.steps
 
     async def _begin(self) -> LastStep:
         await self._evaluate_for_summary(0, "before")
-        self._last_step = LastStep(0, CreditState(), self._weights.facts())
+        self._last_step = LastStep(0, CreditState(), self._models.facts())
         self._saver.save(self._last_step, self._run_state)
         return self._last_step
 
@@ -146,37 +132,36 @@ class TrainingRun:
 
     async def _train(self, start: LastStep) -> None:
         """Every step after `start`."""
-        components, config = self._components, self._step_config
-        self._progress.stage("train", config.steps, start.step)
+        components = self._components
+        self._progress.stage("train", components.steps, start.step)
         credit_state, pending = start.state, start.pending
         sampled = pending is None  # by this process, before the first update
-        for number in range(start.step + 1, config.steps + 1):
+        for number in range(start.step + 1, components.steps + 1):
             if self._callbacks.ended_by is not None:
                 break
             fitted = await self._fit_reward_model(number)
             played = pending or await self._play(components, number)
-            refuse_too_many_faults(played.episodes, f"step {number}", config.max_fault_share)
+            refuse_too_many_faults(components, played.episodes, f"step {number}")
             # The first call of a sampler may take weights from the learners: not beside an update.
-            beside = components.beside and sampled
-            games, sampled = next_games(components, number, config, self._play, beside), True
-            earlier = self._folder.recorded
+            beside = self._models.samples_beside and sampled
+            games, sampled = next_games(components, number, self._play, beside), True
             async with played_ahead(games, beside) as ahead:
                 self._progress.waiting(f"the update of step {number}")
                 step, credit_state = await learn_step(
-                    components, played, number, config, credit_state, fitted, earlier, ahead
+                    components, played, number, credit_state, fitted, self._folder.recorded, ahead
                 )
             pending = None if ahead is None else ahead.result()
             await self._finish(step, credit_state, pending)
 
     async def _play(self, components: TrainComponents, number: int) -> Played:
         """Play and record the games of a step."""
-        tasks = tasks_of(number, self._tasks.train, components.seed, self._step_config)
         self._progress.waiting(f"the games of step {number}")
+        tasks = tasks_of(components, number)
         played = await play_step(components, tasks, number, self._notices.see)
         self._notices.played(played.episodes, components.plan)
         self._notices.credited(played.episodes, components.algorithm)
         self._progress.completions(last_completions(played.episodes))
-        if self._intervals.record_episodes:
+        if components.records_episodes:
             with self._run_state.profile.stage("report"):
                 self._record("train", number, played.episodes)
         return played
@@ -184,14 +169,12 @@ class TrainingRun:
     async def _fit_reward_model(self, number: int) -> Fitted:
         """Train the reward model if step `number` begins an iteration; record the games of its
         pairs."""
-        components, config, last = self._components, self._step_config, self._last_step
+        components, last = self._components, self._last_step
         settings = components.reward_model
-        due = settings is not None and number in first_steps(settings, config.steps)
+        due = settings is not None and number in first_steps(settings, components.steps)
         if due and last is not None and not last.saved:
             self._saver.save(last, self._run_state)  # its reward model is about to change
-        fitted = await fit_step(
-            components, self._tasks.train, number, config, self._folder.recorded
-        )
+        fitted = await fit_step(components, number, self._folder.recorded)
         if due:
             self._record("pairs", number, fitted.episodes)
         return fitted
@@ -205,9 +188,10 @@ class TrainingRun:
         """
         self._last_step = None
         measured, alarm = self._log(step)
-        every = self._intervals.evaluate_every
-        evaluation_due = bool(every and self._tasks.eval and step.number % every == 0)
-        facts, evaluated = self._weights.facts(), not evaluation_due
+        components = self._components
+        every = components.evaluation.every
+        evaluation_due = bool(every and components.heldout and step.number % every == 0)
+        facts, evaluated = self._models.facts(), not evaluation_due
         finished = LastStep(step.number, credit_state, facts, evaluated, pending=pending)
         self._last_step, self._done = finished, step.number
         self._callbacks.step(step.number, measured)
@@ -215,21 +199,21 @@ class TrainingRun:
         if evaluation_due and not last:
             with self._run_state.profile.stage("evaluate"):
                 measured |= await self._evaluate_after(finished)
-            self._progress.stage("train", self._step_config.steps, step.number)
+            self._progress.stage("train", components.steps, step.number)
             last = self._is_last(step.number)
         self._saver.keep_best(finished, self._run_state, measured)
-        every = self._intervals.checkpoint_every
+        every = components.train.checkpoint_every
         if last or (every and step.number % every == 0):
             # The time of this checkpoint is not part of what the checkpoint itself stores.
             with self._run_state.profile.stage("checkpoint"):
                 self._saver.save(finished, self._run_state)
-        if alarm is not None and self._alarm_bounds.stop:
+        if alarm is not None and components.alarms.stop:
             raise MotetError(f"{alarm}. Set alarms.stop=false to continue, or another bound")
         if not last:
-            self._components.stop.check()
+            components.stop.check()
 
     def _is_last(self, number: int) -> bool:
-        return number == self._step_config.steps or self._callbacks.ended_by is not None
+        return number == self._components.steps or self._callbacks.ended_by is not None
 
     def _log(self, step: TrainStep) -> tuple[dict[str, float], str | None]:
         """Write and show the metrics of a step. Returns them, and the first new alarm."""
@@ -256,10 +240,9 @@ class TrainingRun:
 
     async def _evaluate_for_summary(self, number: int, name: str) -> None:
         """The evaluation before or after training, if there are held-out tasks."""
-        if self._tasks.eval:
+        if self._components.heldout:
             evaluation = self._ending or await self._evaluate(number, name)
-            environment = self._components.environment
-            self._run_state.heldout[name] = described(evaluation, environment)
+            self._run_state.heldout[name] = described(evaluation, self._components.environment)
             self._draw(evaluation, name)
 
     def _draw(self, evaluation: Evaluation, name: str) -> None:
@@ -280,7 +263,7 @@ class TrainingRun:
 
     async def _evaluate(self, number: int, name: str) -> Evaluation:
         components = self._components
-        ended = self._progress.counter(name, len(self._tasks.eval))
+        ended = self._progress.counter(name, len(components.heldout))
         self._progress.waiting("the games of the held-out tasks")
 
         def on_episode(episode: Episode) -> None:
@@ -291,20 +274,19 @@ class TrainingRun:
         evaluation = await components.stop.unless_wished(
             evaluate(
                 components.environment,
-                self._tasks.eval,
-                components.sampler,
+                components.heldout,
+                self._models.sampler,
                 components.team,
                 components.plan,
                 seed=components.seed,
                 tag=f"evaluate-{number:06d}",
-                samples=self._intervals.samples,
+                samples=components.evaluation.samples,
                 on_episode=on_episode,
             )
         )
         self._notices.played(evaluation.episodes, components.plan)
         self._record("evaluate", number, evaluation.episodes)
-        limit = self._step_config.max_fault_share
-        refuse_too_many_faults(evaluation.episodes, f"evaluation {name}", limit)
+        refuse_too_many_faults(components, evaluation.episodes, f"evaluation {name}")
         measured = figures.of_evaluation(evaluation.summary, evaluation.episodes)
         self._metrics.write(number, measured)
         self._callbacks.evaluation(number, measured)
@@ -314,8 +296,8 @@ class TrainingRun:
 
     def _restore(self, resumed: Checkpoint) -> LastStep:
         with restoring(self._folder.checkpoints / f"step-{resumed.step:06d}"):
-            self._weights.load(resumed.tensors, resumed.state["weights"], resumed.shards)
-            self._run_state = RunState(self._alarm_bounds, self._clock, resumed.state)
+            self._models.load(resumed.tensors, resumed.state["weights"], resumed.shards)
+            self._run_state = RunState(self._components.alarms, self._clock, resumed.state)
             self._last_step, self._done = last_step_of(resumed, self._folder), resumed.step
         return self._last_step
 
@@ -329,7 +311,7 @@ class TrainingRun:
         last_step = self._last_step
         failed = self._saver.save_after_failure(last_step, self._run_state)
         lost = f" {failed}." if failed is not None and str(failed) not in str(error) else ""
-        step, steps = self._saver.saved_step(), self._step_config.steps
+        step, steps = self._saver.saved_step(), self._components.steps
         reached = "before the first step" if step is None else f"after step {step} of {steps}"
         go_on = f"Resume with: {self._resume_command}"
         if isinstance(error, Interrupted):

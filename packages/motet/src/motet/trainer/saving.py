@@ -9,8 +9,8 @@ from typing import Any
 from motet.core import CreditState
 from motet.errors import ConfigError, MotetError
 from motet.trainer.ahead import pending_of, pending_state
-from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, folders, step_of
-from motet.trainer.components import Intervals, RunTasks, TeamWeights
+from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
+from motet.trainer.components import TrainComponents
 from motet.trainer.loop import Played
 from motet.trainer.metrics import MetricsWriter
 from motet.trainer.prepare import whole_folder
@@ -39,20 +39,16 @@ class RunSaver:
     """Writes the weights of one run into its folder."""
 
     def __init__(
-        self,
-        folder: RunFolder,
-        metrics: MetricsWriter,
-        weights: TeamWeights,
-        tasks: RunTasks,
-        intervals: Intervals,
+        self, components: TrainComponents, folder: RunFolder, metrics: MetricsWriter
     ) -> None:
-        self._folder, self._metrics, self._weights = folder, metrics, weights
-        self._intervals = intervals
+        self._folder, self._metrics = folder, metrics
+        self._models, self._train = components.models, components.train
         self._fingerprints = {
-            "train": fingerprint(tasks.train),
-            "eval": fingerprint(tasks.eval),
+            "train": fingerprint(components.tasks["train"]),
+            "eval": fingerprint(components.heldout),
         }
-        self._writer = CheckpointWriter(folder.checkpoints, intervals.retention)
+        retention = Retention(self._train.keep_checkpoints, self._train.keep_every)
+        self._writer = CheckpointWriter(folder.checkpoints, retention)
         self._unsynced: list[Path] = []
 
     def sync_later(self, path: Path) -> None:
@@ -61,7 +57,7 @@ class RunSaver:
 
     def save(self, last_step: LastStep, run_state: RunState) -> None:
         """Write a checkpoint, in the background if the config says so."""
-        tensors, facts = self._weights.state()
+        tensors, facts = self._models.state()
         averages = {turn: list(pair) for turn, pair in last_step.state.averages.items()}
         state = {
             **run_state.state(),
@@ -81,12 +77,12 @@ class RunSaver:
                 state,
                 tensors,
                 last_step.rank,
-                write_shards=self._weights.write_shards,
+                write_shards=self._models.write_shards,
             ),
             rests_on,
         )
         last_step.saved = True
-        if not self._intervals.beside:
+        if not self._train.checkpoint_beside:
             self._writer.wait()
 
     def keep_best(
@@ -96,7 +92,7 @@ class RunSaver:
 
         Raises: ConfigError if the run has no such metric.
         """
-        metric = self._intervals.keep_best
+        metric = self._train.keep_best
         if metric is None:
             return
         evaluated = any(name.startswith("evaluate/") for name in measured)
@@ -117,7 +113,7 @@ class RunSaver:
             shutil.copy(self._folder.config, best.config)
             if self._folder.models.is_dir():
                 best.models.symlink_to(Path("..") / self._folder.models.name)
-            self._weights.save(best.team)
+            self._models.save(best.team)
             found = {"step": last_step.step, "metric": metric, "value": last_step.rank}
             write_json(path / "best.json", found)
 
@@ -125,7 +121,7 @@ class RunSaver:
         """Wait for the last checkpoint, and save the team."""
         self._writer.wait()
         with whole_folder(self._folder.team) as folder:
-            self._weights.save(folder)
+            self._models.save(folder)
 
     def save_after_failure(
         self, last_step: LastStep | None, run_state: RunState
@@ -133,7 +129,7 @@ class RunSaver:
         """Save the last finished step if the weights are still its own. Returns what failed."""
         try:
             unsaved = last_step is not None and not last_step.saved
-            if last_step and unsaved and self._weights.facts() == last_step.facts:
+            if last_step and unsaved and self._models.facts() == last_step.facts:
                 self.save(last_step, run_state)
             self._writer.wait()
         except (MotetError, OSError) as failed:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from motet.batch import Batch, Learner, pack
 from motet.core import SampleId, TrainSample
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.components import TrainComponents
 from motet.trainer.present import present_logp, side_by_side
 
 PROBED = 32
@@ -44,7 +44,6 @@ async def begin(
     components: TrainComponents,
     samples: Sequence[TrainSample],
     number: int,
-    step_config: StepConfig,
 ) -> Probe:
     """Choose the completions on which step `number` is measured, and keep the present weights."""
     groups: dict[tuple[int, str], list[TrainSample]] = {}
@@ -52,12 +51,12 @@ async def begin(
         groups.setdefault((sample.turn, sample.id.agent), []).append(sample)
     probed = [one for group in groups.values() for one in _spread(group)]
     batches = pack(
-        probed, step_config.token_budget, components.algorithm.reduce, components.longest
+        probed, components.train.token_budget, components.algorithm.reduce, components.longest
     )
-    learners = components.learners
+    learners = components.models.learners
     before = (
         await present_logp(learners, batches)
-        if components.lag(number) or components.beside or not _sampled_by_learner(components)
+        if components.lag(number) or not _sampled_by_learner(components)
         else {one.id: math.fsum(one.completion.logprobs or ()) for one in probed}
     )
     places = {one.id: (one.turn, one.id.agent, one.policy) for one in probed}
@@ -71,7 +70,7 @@ async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[
     Returns metrics: the divergence of each policy and of the team (nats), and what is left of the
     step's length.
     """
-    learners, names = components.learners, {policy for _, _, policy in probe.places.values()}
+    learners, names = components.models.learners, {policy for _, _, policy in probe.places.values()}
     left, tries = 1.0, 0
     each, team = await distance(learners, probe)
     asked = team
@@ -130,8 +129,12 @@ def _sampled_by_learner(components: TrainComponents) -> bool:
 
     Pairs may hold completions of earlier steps, which older weights sampled.
     """
-    return components.algorithm.preference is None and all(
-        decode.top_p == 1.0 and decode.top_k == 0 for decode in components.team.decode.values()
+    return (
+        not components.models.samples_beside
+        and components.algorithm.preference is None
+        and all(
+            decode.top_p == 1.0 and decode.top_k == 0 for decode in components.team.decode.values()
+        )
     )
 
 

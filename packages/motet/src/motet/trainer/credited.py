@@ -1,28 +1,54 @@
-"""Learn again from the pairs of earlier steps (`algorithm.preference.replay`)."""
+"""From the episodes of a step to their credit: score, then assign.
+
+With `algorithm.preference.replay`, pairs of earlier steps are learned from again.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from motet.batch import weighs_completions
 from motet.core import CreditState, Episode
 from motet.core.seeding import derive
 from motet.credit.assign import Credit, assign_credit
 from motet.credit.preferences import PreferencePairs, replayed, weights_of
-from motet.trainer.comparator import as_own
-from motet.trainer.components import StepConfig, TrainComponents
+from motet.trainer.components import TrainComponents
+from motet.trainer.present import present_logprobs
 from motet.trainer.reward_model import judged
 from motet.trainer.score import score
+from motet.trainer.timing import Stopwatch
 
 Earlier: TypeAlias = Callable[[str, int], Sequence[Episode]]
 """Gives the recorded episodes of a kind ("train", "pairs") and an earlier step."""
 
 
+async def credit_of(
+    components: TrainComponents, episodes: Sequence[Episode], state: CreditState, clock: Stopwatch
+) -> Credit:
+    """Score the completions of a step, and assign credit to them.
+
+    With a reward model, its scores replace the environment's rewards.
+    """
+    algorithm, team = components.algorithm, components.team
+    judgement: dict[str, float] = {}
+    comparator = components.comparator_for(algorithm.preference)
+    if comparator is not None:
+        episodes = await comparator.as_own(components, episodes)
+    if components.reward_model is not None:
+        episodes, judgement = await judged(components, episodes)
+    scores = await components.stop.unless_wished(
+        score(components.models.scorer, episodes, algorithm, team)
+    )
+    if weighs_completions(algorithm, components.train.max_lag):
+        scores = replace(scores, present=await present_logprobs(components, episodes))
+    clock.lap("score")
+    turns = len(components.plan.samples)
+    credit = assign_credit(episodes, scores, algorithm, state, team, turns, components.credit)
+    return replace(credit, metrics={**judgement, **credit.metrics})
+
+
 async def with_earlier_pairs(
-    components: TrainComponents,
-    credit: Credit,
-    number: int,
-    earlier: Earlier,
-    step_config: StepConfig,
+    components: TrainComponents, credit: Credit, number: int, earlier: Earlier
 ) -> Credit:
     """Return the credit of step `number` with pairs drawn from this and earlier steps.
 
@@ -34,7 +60,7 @@ async def with_earlier_pairs(
     assert credit.preferences is not None
     weights = weights_of(number, preference.replay)
     history = [
-        await _credit_of(components, earlier("train", step), step_config)
+        await credit_of(components, earlier("train", step), CreditState(), Stopwatch())
         if weight > 0.0
         else Credit([], credit.state)
         for step, weight in enumerate(weights[:-1], start=1)
@@ -61,24 +87,6 @@ async def with_earlier_pairs(
         for sample in one.samples
         if sample.id in used
     ]
-    metrics = {**credit.metrics, "credit/replayed_pairs": float(_stale(preferences))}
+    stale = sum(not preferences.stale.isdisjoint(pair.completions) for pair in pairs)
+    metrics = {**credit.metrics, "credit/replayed_pairs": float(stale)}
     return replace(credit, samples=samples, metrics=metrics, preferences=preferences)
-
-
-async def _credit_of(
-    components: TrainComponents, episodes: Sequence[Episode], step_config: StepConfig
-) -> Credit:
-    algorithm, team = components.algorithm, components.team
-    episodes = await as_own(components, episodes, step_config)
-    if components.reward_model is not None:
-        episodes, _ = await judged(components, episodes)
-    scores = await components.stop.unless_wished(
-        score(components.scorer, episodes, algorithm, team)
-    )
-    turns = len(components.plan.samples)
-    return assign_credit(episodes, scores, algorithm, CreditState(), team, turns)
-
-
-def _stale(preferences: PreferencePairs) -> int:
-    """Return the number of pairs of earlier steps."""
-    return sum(not preferences.stale.isdisjoint(pair.completions) for pair in preferences.pairs)
