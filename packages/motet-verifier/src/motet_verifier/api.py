@@ -10,11 +10,12 @@ import torch
 
 from codejudge import temporary
 from motet.api.setup import Show, counting, shortened_contexts
+from motet.assembly.bases import CORPUS, make_embedded
 from motet.config.load import load_settings
 from motet.config.sections import ModelConfig
 from motet.errors import ConfigError
+from motet.trainer.model_folders import whole_folder
 from motet.trainer.plot import reliability_curve
-from motet.trainer.prepare import CORPUS, make_embedded, whole_folder
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop

@@ -20,8 +20,7 @@ from motet.api.planning import DEFAULT, Planned, planned
 from motet.api.run_warnings import IDLE, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.training import train
-from motet.assembly.first_prompts import check_first_prompts
-from motet.assembly.model_notes import note_models
+from motet.assembly.before_loading import check_first_prompts, note_models
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import acting_agents, trial_game
 from motet.config.load import make_config

@@ -23,7 +23,7 @@ from motet.exports.secrets import refuse_secrets
 from motet.exports.team import policies_of
 from motet.exports.weights import PolicyFolder
 from motet.exports.write import is_local, write_export
-from motet.trainer.prepare import whole_folder
+from motet.trainer.model_folders import whole_folder
 from motet.trainer.run_folder import RunFolder, writing
 from motet.user_code.blocking import blocking
 from motet.user_code.objects import described

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.assembly.first_prompts import first_prompts
+from motet.assembly.before_loading import first_prompts
 from motet.assembly.homes import homes_of
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
 from motet.config.schema import RunConfig

@@ -24,7 +24,7 @@ from motet.models.devices import resolve_device
 from motet.models.loading import load_model
 from motet.rollout.record import read_episodes
 from motet.trainer.metrics import read_metrics
-from motet.trainer.prepare import check_seal
+from motet.trainer.model_folders import check_seal
 from motet.trainer.run_folder import RunFolder, read_summary
 from motet.user_code.blocking import blocking
 from motet.user_code.looking import looking

@@ -17,9 +17,9 @@ from motet.api.resuming import Resumed, resumed
 from motet.api.run_warnings import memory_of_run, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.assembly import bases
+from motet.assembly.before_loading import kept_dates
 from motet.assembly.components import open_components
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
-from motet.assembly.template_dates import kept_dates
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, Interrupted

@@ -1,25 +1,36 @@
 """Base models of a run.
 
-First raw (as configured, or created from scratch), then settled (warmed up, if the run has a
-warm-up).
+First raw (as configured, or created from scratch), then settled (warmed up on demonstrations, if
+the run has a warm-up). Demonstration k of a run depends only on k and the seed.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from motet.assembly.first_prompts import check_first_prompts
-from motet.assembly.model_notes import note_models
+from motet.assembly.before_loading import check_first_prompts, note_models
+from motet.assembly.models import load_model
 from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RunConfig
-from motet.core import Environment, Prompt
+from motet.core import Demonstration, Environment, Prompt, Team
+from motet.core.seeding import derive
+from motet.errors import ConfigError
+from motet.models.backbone import Policy
+from motet.models.tiny import make_tiny
+from motet.models.warmup import warm_up
+from motet.rollout.reference import demonstrations_of, play_reference
+from motet.rollout.summary import episode_stats
+from motet.settings import TinyModel
 from motet.trainer.metrics import MetricsWriter
-from motet.trainer.prepare import CORPUS, check_seal, make_embedded, seal, warm_base, whole_folder
+from motet.trainer.model_folders import check_seal, seal, whole_folder
 from motet.trainer.progress import Progress
-from motet.trainer.warmup_batches import WarmupBatches, warmup_batches_of
 
 Bases = Mapping[str, str | Path]
 """Model name -> a folder, or a name of the hub."""
+CORPUS = 600
+"""Number of demonstrations in the corpus of an embedded tokenizer."""
+TRIES = 1000
+"""Number of tries before an environment counts as having no demonstrations for the policy turns."""
 
 
 async def raw(setup: TaskSetup, scratch: Path, kept: Path | None) -> Bases:
@@ -95,21 +106,31 @@ async def _warm(
         if metrics is not None:
             metrics.write(step + 1, {f"warmup/loss/{name}": loss})
 
-    base = config.models[name]
-    batches = await _warmup_batches(setup)
-    await warm_base(
-        source, into, name, starting_from(config, name), batches, config.warmup,
-        device=base.device, dtype=base.dtype, checkpointing=base.checkpointing,
-        attention=base.attention, chat_template=base.template, end_tokens=base.end_tokens,
-        progress=report,
-    )  # fmt: skip
-
-
-async def _warmup_batches(setup: TaskSetup) -> WarmupBatches:
-    tasks = setup.tasks["train"] if "train" in setup.tasks else setup.tasks["eval"]
-    return await warmup_batches_of(
-        setup.environment, tasks, setup.team, setup.config.rollout, setup.config.seed
+    shown, policies = await demonstrations_for(setup), starting_from(config, name)
+    count = config.warmup.batch_size
+    base = config.models[name].model_copy(update={"quantize": "none"})
+    policy = Policy(name, load_model(base, source, full=True))
+    await warm_up(
+        policy,
+        lambda step: [shown.one(policies, name, step, index) for index in range(count)],
+        config.warmup,
+        report,
     )
+    with whole_folder(into) as folder:
+        policy.save(folder)
+        seal(folder)
+
+
+def make_embedded(
+    folder: Path, shape: TinyModel, corpus: Iterable[tuple[Prompt, str]], seed: int
+) -> Path:
+    """Create an embedded model in `folder`, with a tokenizer built from the prompts and answers."""
+    texts = [text for prompt, answer in corpus for text in (_plain(prompt), answer)]
+    return make_tiny(folder, texts, shape, seed=derive(seed, "embedded") % 2**31)
+
+
+def _plain(prompt: Prompt) -> str:
+    return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
 
 
 def starting_from(config: RunConfig, model: str) -> set[str]:
@@ -142,12 +163,79 @@ async def _corpus(setup: TaskSetup, model: str) -> list[tuple[Prompt, str]]:
     """
     taught = setup.config.warmup is not None and setup.environment.provides(Environment.solve)
     if setup.environment.provides(Environment.demonstrate) or taught:
-        batches = await _warmup_batches(setup)
-        policies = starting_from(setup.config, model)
-        return [batches.one(policies, "corpus", model, number) for number in range(CORPUS)]
+        shown, policies = await demonstrations_for(setup), starting_from(setup.config, model)
+        return [shown.one(policies, "corpus", model, number) for number in range(CORPUS)]
     corpus: list[tuple[Prompt, str]] = []
     for task in next(iter(setup.tasks.values()))[:CORPUS]:
         state = await setup.environment.start(task, 0)
         corpus += [(prompt, "") for prompt in setup.environment.observe(state).values()]
         await setup.environment.close(state)
     return corpus
+
+
+# ---------------------------------------------------------------------------------- demonstrations
+
+
+class Demonstrations:
+    """Demonstrations of an environment, made by `demonstrate(task, seed)` or by its solutions."""
+
+    def __init__(self, draw: Callable[[int], Demonstration], team: Team, seed: int) -> None:
+        self._draw = draw
+        self._team = team
+        self._seed = seed
+
+    def one(self, policies: set[str], *number: object) -> tuple[Prompt, str]:
+        """Return demonstration `number` for a turn that one of `policies` plays, as (prompt, text).
+
+        The prompt includes the system message of the agent.
+
+        Raises: ConfigError if a thousand tries find none.
+        """
+        for attempt in range(TRIES):
+            shown = self._draw(derive(self._seed, "lesson", *number, attempt))
+            if shown.agent not in self._team.agents:
+                known = ", ".join(self._team.agents)
+                raise ConfigError(
+                    f"a demonstration is for agent {shown.agent!r}; expected one of the agents "
+                    f"{known}"
+                )
+            if self._team.policy_of(shown.agent, shown.turn) in policies:
+                return self._team.with_system(shown.agent, shown.prompt), shown.text
+        raise ConfigError(
+            f"the environment gave no demonstration for {', '.join(sorted(policies))} in {TRIES} "
+            "draws: let demonstrate(task, seed) cover every agent and turn, or drop warmup"
+        )
+
+
+async def demonstrations_for(setup: TaskSetup) -> Demonstrations:
+    """Return the demonstrations of an environment. Solutions that fail are left out.
+
+    Raises: ConfigError if there are neither demonstrations nor solutions.
+    """
+    environment, team, seed = setup.environment, setup.team, setup.config.seed
+    tasks = setup.tasks["train"] if "train" in setup.tasks else setup.tasks["eval"]
+    plan = setup.config.rollout
+    if environment.provides(Environment.demonstrate):
+        return Demonstrations(
+            lambda key: environment.demonstrate(tasks[key % len(tasks)], key), team, seed
+        )
+    if not environment.provides(Environment.solve):
+        raise ConfigError(
+            f"{type(environment).__name__} has no demonstrations and no solutions for the "
+            "warm-up: define demonstrate(task, seed) or solve(state, seed), or drop warmup"
+        )
+    played = [
+        await play_reference(environment, task, f"lesson:{task.id}", plan, seed) for task in tasks
+    ]
+    shown = [
+        demonstration
+        for episode in played
+        if episode_stats(episode).success != 0.0
+        for demonstration in demonstrations_of(episode)
+    ]
+    if not shown:
+        raise ConfigError(
+            f"no solution of {type(environment).__name__} could be played: check them with motet "
+            "evaluate --team reference"
+        )
+    return Demonstrations(lambda key: shown[key % len(shown)], team, seed)

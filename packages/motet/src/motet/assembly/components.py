@@ -6,7 +6,8 @@ from pathlib import Path
 
 from motet.algorithms import credit_function
 from motet.assembly.models import assemble, critic_epochs
-from motet.assembly.task_setup import TaskSetup, comparator_of, steps_of, tasks_per_step_of
+from motet.assembly.parts import comparator_of
+from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
 from motet.config.sections import CriticConfig
 from motet.trainer.components import Models, TrainComponents
 from motet.trainer.stopping import StopRequest

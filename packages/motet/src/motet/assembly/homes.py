@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from motet.assembly.critics import optimizer_of_critic
+from motet.assembly.models import optimizer_of_critic
 from motet.config.schema import RunConfig
 from motet.core import Team
 from motet.errors import ConfigError

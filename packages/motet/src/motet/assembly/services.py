@@ -1,20 +1,86 @@
 """What environments may request: a sandbox, an expert, a verifier, a person at the terminal."""
 
+import asyncio
 import os
 import random
+import select
+import sys
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from codejudge import Level, Limits, Sandbox, SandboxError
-from motet.assembly.terminal import Terminal, someone_is_there
 from motet.clients.endpoint import Endpoint
 from motet.clients.reward_server import AnswerScorer, ConstantScores, Ensemble, RewardServer
 from motet.config.schema import RunConfig
 from motet.config.sections import EndpointConfig, VerifierConfig
 from motet.core.seeding import derive
-from motet.errors import ConfigError
+from motet.errors import ConfigError, EnvironmentFault
 from motet.models.devices import resolve_device
+from motet.safety.visible import visible
 from motet.user_code.installed import load
+
+
+class PersonLeft(EnvironmentFault):
+    """The input at the terminal has ended."""
+
+    cause = "person_left"
+
+
+class Terminal:
+    """Reads lines of feedback from a person, with `read(text)` if given.
+
+    Only one question is asked at a time.
+    """
+
+    def __init__(self, read: Callable[[str], str] | None = None) -> None:
+        self._read = read or self._typed
+        self._turn = threading.Lock()
+        self._given_up = threading.Event()
+
+    async def ask(self, question: str) -> str:
+        """Return all lines up to an empty one or the end of the input.
+
+        Raises: PersonLeft if the input ends before the first line.
+        """
+        try:
+            return await asyncio.to_thread(self._lines, question)
+        except asyncio.CancelledError:
+            self._given_up.set()
+            raise
+
+    def _lines(self, question: str) -> str:
+        lines: list[str] = []
+        question = visible(question)
+        with self._turn:
+            try:
+                while line := self._read(f"\n{question}\n> " if not lines else "> ").strip():
+                    lines.append(line)
+            except EOFError as error:
+                if not lines:
+                    raise PersonLeft(
+                        "the input ended while feedback was expected; expected a line, or an "
+                        "empty line: stay at the terminal, or choose another feedback.mode"
+                    ) from error
+        return "\n".join(lines)
+
+    def _typed(self, prompt: str) -> str:
+        """Works like `input`, but can be cancelled while it waits.
+
+        `input` at a terminal returns only at the Enter key, so Ctrl-C would seem to hang.
+        """
+        if not someone_is_there():
+            return input(prompt)
+        print(prompt, end="", flush=True)
+        while not select.select([sys.stdin], [], [], 0.1)[0]:
+            if self._given_up.is_set():
+                raise EOFError
+        return input()
+
+
+def someone_is_there() -> bool:
+    """Return whether stdin is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 class Services(Mapping[str, Any]):

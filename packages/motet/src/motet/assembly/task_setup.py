@@ -12,13 +12,12 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from motet.algorithms import credit_function
-from motet.assembly.environment import environment_of
 from motet.assembly.objects import refuse_missing_objects
+from motet.assembly.parts import comparator_of, environment_of, reward_of
 from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, tasks_of
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
-from motet.config.validation import validate_options
 from motet.config.yaml import KeyPath, place_of
 from motet.core import Environment, Task, Team
 from motet.environments.centralized import Centralized
@@ -29,10 +28,8 @@ from motet.models.compute import DTYPES, check_attention, check_dtype, check_qua
 from motet.models.devices import resolve_device
 from motet.models.optimizers import check_optimizer
 from motet.rollout.play import check_plan
-from motet.trainer.components import Comparator
 from motet.trainer.trackers import TRACKERS, check_tracker
-from motet.user_code.installed import installed, load
-from motet.user_code.plugins import is_reference, load_object, nearest
+from motet.user_code.plugins import nearest
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def open_task_setup(
             check_is_environment(environment, "environment")
         stage = environment_of(config, services, asks) if environment is None else environment
         if config.reward is not None:
-            stage = Rewarded(stage, _reward(config))
+            stage = Rewarded(stage, reward_of(config))
         if config.centralized is not None:
             stage = Centralized(stage, config.centralized.agent, config.centralized.tags)
         team = team_of(config, stage)
@@ -184,61 +181,6 @@ def _optimizers_on(config: RunConfig, model: str) -> set[str]:
     if config.warmup is not None:
         kinds.add(config.warmup.kind)
     return kinds
-
-
-def _reward(config: RunConfig) -> Any:
-    assert config.reward is not None
-    name, options = config.reward.name, config.reward.options
-    known = installed("rewards")
-    if name not in known and not is_reference(name):
-        others = f"one of {', '.join(known)}, " if known else ""
-        raise ConfigError(
-            f"reward.name is {name!r}{nearest(name, known)}; expected {others}package.module:NAME "
-            "or ./file.py:NAME"
-        )
-    try:
-        found = load_object(name) if is_reference(name) else load("rewards", name)
-    except ConfigError as error:
-        raise ConfigError(f"reward.name: {error}") from error
-    if not callable(getattr(found, "score", None)) and (
-        isinstance(found, type) or not callable(found)
-    ):
-        raise ConfigError(
-            f"reward.name is {name!r}, which is not a reward; expected a function, or a class "
-            "with a method score"
-        )
-    if isinstance(found, type):
-        schema = found.Options if hasattr(found, "Options") else None
-        if schema is None and options:
-            raise ConfigError(
-                f"reward sets {', '.join(options)}, but {config.reward.name} has no options: "
-                "define an inner class Options"
-            )
-        return (
-            found()
-            if schema is None
-            else found(validate_options(schema, options, config.places, ("reward",)))
-        )
-    if options:
-        raise ConfigError(
-            f"reward sets {', '.join(options)}, but {config.reward.name} is a function, which has "
-            "no options: drop them, or use a class"
-        )
-    return found
-
-
-def comparator_of(config: RunConfig) -> Comparator | None:
-    """Make the comparator of a config, if it has one. Raises: ConfigError."""
-    chosen = config.comparator
-    if chosen is None:
-        return None
-    try:
-        found = load_object(chosen.name)
-    except ConfigError as error:
-        raise ConfigError(f"comparator.name: {error}") from error
-    options = validate_options(found.Options, chosen.options, config.places, ("comparator",))
-    comparator: Comparator = found(options, config)
-    return comparator
 
 
 def team_of(config: RunConfig, environment: Environment[Any]) -> Team:

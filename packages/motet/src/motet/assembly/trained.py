@@ -5,15 +5,14 @@ from pathlib import Path
 
 import torch
 
-from motet.assembly.critics import SharedModels
-from motet.assembly.models import policy_of
+from motet.assembly.models import SharedModels, policy_of
 from motet.config.paths import run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, shortened
 from motet.models.shards import read_shards
 from motet.safety.reading import read_json
 from motet.trainer.checkpoint import Checkpoint, read_checkpoint, step_of
-from motet.trainer.prepare import check_seal
+from motet.trainer.model_folders import check_seal
 from motet.trainer.run_folder import RunFolder
 
 _MOST_STEPS = 10**12

@@ -25,7 +25,7 @@ from motet.models.chat_template import tokenizer_with
 from motet.models.completions import completion_ends
 from motet.models.devices import resolve_device
 from motet.models.loading import stored_generation
-from motet.trainer.prepare import check_seal, is_sealed
+from motet.trainer.model_folders import check_seal, is_sealed
 from motet.user_code.timeouts import run_loop
 
 VERSION = 0

@@ -13,7 +13,7 @@ from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, fo
 from motet.trainer.components import TrainComponents
 from motet.trainer.loop import Played
 from motet.trainer.metrics import MetricsWriter
-from motet.trainer.prepare import whole_folder
+from motet.trainer.model_folders import whole_folder
 from motet.trainer.run_folder import RunFolder, write_json
 from motet.trainer.run_state import RunState, fingerprint
 

@@ -1,85 +1,17 @@
-"""Prepare base models before training: create embedded ones and run the warm-up."""
+"""Model folders of a run: they appear whole, with the hashes of their files."""
 
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from codejudge import temporary
-from motet.core import Prompt
-from motet.core.seeding import derive
 from motet.errors import CannotResume, ConfigError
 from motet.models import adapter_folder
 from motet.models import folder as model_folder
-from motet.models.backbone import Backbone, Policy
-from motet.models.compute import Attention, DType
-from motet.models.tiny import make_tiny
-from motet.models.warmup import warm_up
 from motet.safety.reading import read_json
-from motet.settings import ChatTemplate, TinyModel, Warmup
 from motet.trainer.run_folder import writing
-from motet.trainer.warmup_batches import WarmupBatches
-
-CORPUS = 600
-"""Number of demonstrations in the corpus of an embedded tokenizer."""
-
-
-def make_embedded(
-    folder: Path, shape: TinyModel, corpus: Iterable[tuple[Prompt, str]], seed: int
-) -> Path:
-    """Create an embedded model in `folder`, with a tokenizer built from the prompts and answers."""
-    texts = [text for prompt, answer in corpus for text in (_plain(prompt), answer)]
-    return make_tiny(folder, texts, shape, seed=derive(seed, "embedded") % 2**31)
-
-
-def _plain(prompt: Prompt) -> str:
-    return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
-
-
-async def warm_base(
-    source: str | Path,
-    into: Path,
-    model: str,
-    policies: set[str],
-    batches: WarmupBatches,
-    options: Warmup,
-    *,
-    device: str,
-    dtype: DType,
-    checkpointing: bool = False,
-    attention: Attention = "auto",
-    chat_template: ChatTemplate | None = None,
-    end_tokens: Sequence[str | int] = (),
-    progress: Callable[[int, float], None] | None = None,
-) -> list[float]:
-    """Train all weights of a base model on demonstrations. Return the loss of every step.
-
-    The demonstrations are for `policies`, those that start from this model. `into` gets the
-    complete result or nothing.
-    """
-    backbone = Backbone.load(
-        source,
-        device=device,
-        dtype=dtype,
-        trainable_full=True,
-        checkpointing=checkpointing,
-        attention=attention,
-        chat_template=chat_template,
-        end_tokens=end_tokens,
-    )
-    policy = Policy(model, backbone)
-    losses = await warm_up(
-        policy,
-        lambda step: batches.batch(policies, model, step, options.batch_size),
-        options,
-        progress,
-    )
-    with whole_folder(into) as folder:
-        policy.save(folder)
-        seal(folder)
-    return losses
-
 
 _SEAL = "hashes.json"
 _READ = {

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from motet.trainer.prepare import whole_folder
+from motet.trainer.model_folders import whole_folder
 from tests.fork_server import ForkedProcess
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from motet.trainer.prepare import whole_folder
+from motet.trainer.model_folders import whole_folder
 from tests.fork_server import ForkedProcess
 with whole_folder(Path(sys.argv[1])) as folder:
     (folder / "weights").write_text("half")

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from motet.assembly.terminal import PersonLeft, Terminal
+from motet.assembly.services import PersonLeft, Terminal
 
 
 class Script:
@@ -76,7 +76,7 @@ def test_questions_at_the_same_time_do_not_mix():
 
 ASKING = """
 import asyncio
-from motet.assembly.terminal import Terminal
+from motet.assembly.services import Terminal
 print([asyncio.run(Terminal().ask('What now?'))])
 """
 

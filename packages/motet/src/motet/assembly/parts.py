@@ -1,4 +1,4 @@
-"""Make the environment that a config names: a class, an instance, or a function."""
+"""Make the parts that a config names: the environment, the reward and the comparator."""
 
 import inspect
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,10 @@ from motet.environments.registry import check_is_environment, create, find, reso
 from motet.errors import ConfigError
 from motet.rollout.freeform import FreeForm
 from motet.settings import Settings
+from motet.trainer.components import Comparator
+from motet.user_code.installed import installed, load
 from motet.user_code.objects import is_object
+from motet.user_code.plugins import is_reference, load_object, nearest
 
 
 class DialogueOptions(Settings):
@@ -79,3 +82,59 @@ def _refuse_options(name: str, options: Mapping[str, Any], what: str) -> None:
             f"environment sets {', '.join(options)}, but {name} is {what}, which is already made: "
             "drop them, or name a class or a function that takes them"
         )
+
+
+def reward_of(config: RunConfig) -> Any:
+    """Return the reward of a config: a function, or an instance of a class. Raises: ConfigError."""
+    assert config.reward is not None
+    name, options = config.reward.name, config.reward.options
+    known = installed("rewards")
+    if name not in known and not is_reference(name):
+        others = f"one of {', '.join(known)}, " if known else ""
+        raise ConfigError(
+            f"reward.name is {name!r}{nearest(name, known)}; expected {others}package.module:NAME "
+            "or ./file.py:NAME"
+        )
+    try:
+        found = load_object(name) if is_reference(name) else load("rewards", name)
+    except ConfigError as error:
+        raise ConfigError(f"reward.name: {error}") from error
+    if not callable(getattr(found, "score", None)) and (
+        isinstance(found, type) or not callable(found)
+    ):
+        raise ConfigError(
+            f"reward.name is {name!r}, which is not a reward; expected a function, or a class "
+            "with a method score"
+        )
+    if isinstance(found, type):
+        schema = found.Options if hasattr(found, "Options") else None
+        if schema is None and options:
+            raise ConfigError(
+                f"reward sets {', '.join(options)}, but {config.reward.name} has no options: "
+                "define an inner class Options"
+            )
+        return (
+            found()
+            if schema is None
+            else found(validate_options(schema, options, config.places, ("reward",)))
+        )
+    if options:
+        raise ConfigError(
+            f"reward sets {', '.join(options)}, but {config.reward.name} is a function, which has "
+            "no options: drop them, or use a class"
+        )
+    return found
+
+
+def comparator_of(config: RunConfig) -> Comparator | None:
+    """Make the comparator of a config, if it has one. Raises: ConfigError."""
+    chosen = config.comparator
+    if chosen is None:
+        return None
+    try:
+        found = load_object(chosen.name)
+    except ConfigError as error:
+        raise ConfigError(f"comparator.name: {error}") from error
+    options = validate_options(found.Options, chosen.options, config.places, ("comparator",))
+    comparator: Comparator = found(options, config)
+    return comparator

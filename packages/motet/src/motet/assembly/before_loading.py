@@ -1,0 +1,211 @@
+"""What is known of a run's models before their weights are loaded: what ends their completions,
+whether the first prompts leave room for one, and the date that chat templates read."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.assembly.task_setup import TaskSetup, TeamSetup
+from motet.assembly.tasks import asking
+from motet.config.load import load_config
+from motet.config.schema import RunConfig
+from motet.core import Prompt, Task
+from motet.core.seeding import derive
+from motet.errors import ConfigError
+from motet.models.chat_template import reads_date, tokenizer_with
+from motet.models.completions import CompletionEnds, completion_ends
+from motet.models.content import spelt_tokens
+from motet.models.loading import stored_generation
+from motet.models.prompts import encode
+from motet.user_code.timeouts import at_once, guarded, within
+
+
+def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list[str], list[str]]:
+    """Return what a user should know about the models in `bases`, and warnings. They are loaded
+    without their weights.
+
+    Embedded models are left out: their only end token is `<eos>`.
+
+    Raises: ConfigError.
+    """
+    notes: list[str] = []
+    warnings: list[str] = []
+    played = {setup.config.policies[name].model for name in setup.team.policies}
+    for name, base in setup.config.models.items():
+        if base.embedded is not None or name not in bases or name not in played:
+            continue
+        tokenizer, context = tokenizer_with(bases[name], base.template)
+        generation = stored_generation(bases[name])
+        ends = completion_ends(bases[name], generation, tokenizer, base.end_tokens)
+        notes.append(_what_ends(name, ends, tokenizer))
+        warnings += _open_turns(name, ends, tokenizer)
+        if tokenizer.model_max_length < context:
+            warnings.append(
+                f"the tokenizer_config.json of model {name} says model_max_length "
+                f"{int(tokenizer.model_max_length)}, but its context is {context} tokens, and that "
+                "counts here: set decode.max_new_tokens if its answers shall be shorter"
+            )
+    return notes, warnings
+
+
+def _what_ends(name: str, ends: CompletionEnds, tokenizer: PreTrainedTokenizerBase) -> str:
+    own = dict.fromkeys(ends.eos, "")
+    given = dict.fromkeys(ends.added, " (end_tokens)")
+    said = {**dict.fromkeys(ends.turn, " (the end of a turn in its chat template)"), **given, **own}
+    words = [
+        f"{word}{why}"
+        for word, why in zip(
+            tokenizer.convert_ids_to_tokens(list(said)), said.values(), strict=True
+        )
+    ]
+    texts = [
+        f"the string {text!r} (the end of a turn in its chat template)" for text in ends.turn_text
+    ]
+    if not words and not texts:
+        return f"nothing ends a completion of model {name} but its limit"
+    return f"a completion of model {name} ends at {', '.join([*words, *texts])}, or at its limit"
+
+
+def _open_turns(name: str, ends: CompletionEnds, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Return a warning if chats may go on after the end of a turn."""
+    mend = f"models.{name}.end_tokens adds tokens, and decode.stop strings"
+    if not ends.ids and not ends.turn_text:
+        return [
+            f"model {name} has no end-of-sequence token, so every completion has "
+            f"decode.max_new_tokens tokens: {mend}"
+        ]
+    if tokenizer.chat_template is None or ends.turn or ends.turn_text:
+        return []
+    return [
+        f"the chat template of model {name} shows no end of a turn, so a model that writes turns "
+        f"like it may go on with the next one: {mend}"
+    ]
+
+
+# --------------------------------------------------------------------------------- first prompts
+
+
+async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
+    """Return the first prompt of each acting agent, including its system message.
+
+    Raises: ConfigError for every error of the environment.
+    """
+    config, environment, limit = (
+        setup.config,
+        setup.environment,
+        setup.config.rollout.timeout_seconds,
+    )
+    said = f"{config.environment.name}, the first prompts of task {task.id}"
+    with asking(said), guarded(limit, config.rollout.call_threads):
+        state = await within(
+            limit, "start", lambda: environment.start(task, derive(config.seed, "first prompts"))
+        )
+        try:
+            prompts = at_once(limit, "observe", lambda: environment.observe(state))
+        finally:
+            await within(limit, "close", lambda: environment.close(state), even_given_up=True)
+    return {agent: setup.team.with_system(agent, prompt) for agent, prompt in prompts.items()}
+
+
+async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> list[str]:
+    """Check, before any model is loaded, that every first prompt leaves room for a completion.
+
+    Returns warnings: completions that the context cuts off, chats without a chat template,
+    templates that show a date, and texts that spell special tokens.
+
+    Raises: ConfigError that names the agent and both lengths.
+    """
+    tokenizers, config = cache(tokenizer_with), setup.config
+    warnings: list[str] = []
+    task = setup.tasks.first
+    if task is None:  # a person's questions are the tasks
+        return []
+    for agent, prompt in (await first_prompts(setup, task)).items():
+        model = config.policies[setup.team.policy_of(agent, 0)].model
+        if model not in bases:
+            continue
+        words, context = tokenizers(bases[model], config.models[model].template)
+        length, most = len(encode(words, prompt)), config.decode_of(agent).max_new_tokens
+        if length >= context:
+            raise ConfigError(
+                f"the first prompt of agent {agent} has {length} tokens, but model {model} has a "
+                f"context of {context} tokens; expected room for an answer: shorten the prompt, "
+                "or use a model with a longer context"
+            )
+        if length + most > context:
+            warnings.append(
+                f"answers of agent {agent} end after {context - length} tokens, not after "
+                f"decode.max_new_tokens {most}: its first prompt has {length} tokens, and model "
+                f"{model} has a context of {context}. Set decode.max_new_tokens={context - length}"
+                " or lower, shorten the prompt, or use a model with a longer context"
+            )
+        date = config.models[model].template_date
+        if date is not None and reads_date(words):
+            warnings.append(
+                f"the chat template of model {model} shows the date: the run keeps {date}, also "
+                f"when it is resumed, replayed or evaluated (models.{model}.template_date)"
+            )
+        texts = [prompt] if isinstance(prompt, str) else [one.content for one in prompt]
+        if spelt := spelt_tokens(words, texts):
+            warnings.append(
+                f"the first prompt of agent {agent} spells {', '.join(spelt[:3])}: no text becomes "
+                "a special token, so the model reads ordinary characters. Only a chat template "
+                f"writes special tokens: use messages, and models.{model}.chat_template=FILE.jinja "
+                "for another form"
+            )
+        if not isinstance(prompt, str) and words.chat_template is None:
+            warnings += _without_template(config.models[model].embedded is not None, model)
+    return list(dict.fromkeys(warnings))
+
+
+def _without_template(embedded: bool, model: str) -> list[str]:
+    """Return the warning about a model without a chat template. Embedded models never have one."""
+    return (
+        []
+        if embedded
+        else [
+            f"model {model} has no chat template: chats are written as lines `role: content` and a "
+            f"last line `assistant:`. models.{model}.chat_template=FILE.jinja sets a template"
+        ]
+    )
+
+
+# ----------------------------------------------------------------------------------- template dates
+
+
+def kept_dates(config: RunConfig, recorded: Path | None, now: datetime) -> RunConfig:
+    """Return the config with a date for every model whose chat template reads one.
+
+    Args:
+        recorded: the config of the run that goes on, which has its dates. None: a new run.
+        now: the start of a new run.
+
+    Raises: ConfigError.
+    """
+    if recorded is not None:
+        before = load_config(recorded).models
+        dates = {name: base.template_date for name, base in before.items()}
+    else:
+        dates = _dates(config, now)
+    return _dated(config, dates)
+
+
+def _dates(config: RunConfig, now: datetime) -> dict[str, str | None]:
+    return {
+        name: now.isoformat(" ", "seconds")
+        for name, base in config.models.items()
+        if base.path is not None and reads_date(tokenizer_with(base.path, base.template)[0])
+    }
+
+
+def _dated(config: RunConfig, dates: Mapping[str, str | None]) -> RunConfig:
+    models = {
+        name: base.model_copy(update={"template_date": dates[name]})
+        if base.template_date is None and dates.get(name) is not None
+        else base
+        for name, base in config.models.items()
+    }
+    return config if models == config.models else config.model_copy(update={"models": models})
