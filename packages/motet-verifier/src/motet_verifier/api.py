@@ -15,7 +15,6 @@ from motet.config.load import load_settings
 from motet.config.sections import ModelConfig
 from motet.errors import ConfigError
 from motet.trainer.model_folders import whole_folder
-from motet.trainer.plot import reliability_curve
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
@@ -24,6 +23,7 @@ from motet_verifier.answers import LabelledAnswer, some_answers
 from motet_verifier.folder import Reads
 from motet_verifier.limits import ScoringLimits
 from motet_verifier.model import Verifier
+from motet_verifier.quality import reliability_curve
 from motet_verifier.settings import VerifierTraining
 from motet_verifier.train import Course, Example, Figures, read_all, split
 from motet_verifier.train import train as trained

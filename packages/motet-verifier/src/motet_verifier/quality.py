@@ -1,9 +1,13 @@
-"""Measure how well scores agree with labels. Uses no model and no files."""
+"""Measure and draw how well scores agree with labels. Uses no model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+
+from motet.safety.visible import visible
+from motet.trainer.plot import FAINT, TRAINED, figure_in
 
 
 def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
@@ -72,3 +76,19 @@ def calibration_error(scores: Sequence[float], labels: Sequence[bool], bins: int
     """
     found = reliability(scores, labels, bins)
     return sum(one.count * abs(one.score - one.right) for one in found) / len(scores)
+
+
+def reliability_curve(bins: Sequence[Bin], title: str, path: Path) -> None:
+    """Plot the share of right answers by score. A calibrated verifier is on the diagonal."""
+    scores, right = [one.score for one in bins], [one.right for one in bins]
+    largest = max(one.count for one in bins)
+    with figure_in(path, 4.6, 4.6) as figure:
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle="--")
+        axes.plot(scores, right, color=TRAINED, linewidth=1.5)
+        sizes = [20.0 + 180.0 * one.count / largest for one in bins]
+        axes.scatter(scores, right, s=sizes, color=TRAINED, alpha=0.7)
+        axes.set(
+            xlabel="score", ylabel="share of right answers", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03)
+        )
+        axes.set_title(visible(title))

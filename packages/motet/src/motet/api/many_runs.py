@@ -14,8 +14,7 @@ from motet.api.runs import LoadedRun, load_run
 from motet.errors import ConfigError
 from motet.evaluation.over_seeds import OverSeeds, bounds_of, curve_over_seeds
 from motet.trainer.metrics import read_metrics
-from motet.trainer.plot import moving_average
-from motet.trainer.plot_runs import PlotBand, band_curves
+from motet.trainer.plot import PlotBand, band_curves, moving_average
 from motet.trainer.run_folder import RunFolder, read_summary
 from motet.user_code.plugins import nearest
 

@@ -21,7 +21,7 @@ from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import kept_lines
 from motet.trainer.run_folder import RunFolder, lost_episodes
 from motet.trainer.run_state import fingerprint, machine
-from motet.trainer.saved_state import check_state
+from motet.trainer.saving import check_state
 from motet.user_code.objects import described, is_object
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"

@@ -25,12 +25,11 @@ from motet.config.schema import RunConfig
 from motet.errors import ConfigError, Interrupted
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint
-from motet.trainer.lock import alone
 from motet.trainer.metrics import MetricsWriter, read_metrics
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.trainer.run import RunOutputs, TrainingRun
-from motet.trainer.run_folder import RunFolder, claimed, refuse, write_whole
+from motet.trainer.run_folder import RunFolder, alone, claimed, refuse, write_whole
 from motet.trainer.run_state import Clock
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
 from motet.trainer.trackers import BorrowedTracker, FunctionTracker, Tracker, open_trackers

@@ -19,8 +19,8 @@ from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.safety.reading import ROWS, read_bytes, read_json, read_up_to
 from motet.trainer.checkpoint import what_is_wrong
-from motet.trainer.lock import alone
 from motet.trainer.metrics import read_metrics
+from motet.trainer.run_folder import alone
 from motet.user_code.plugins import load_object
 from motet_verifier.answers import read_answers
 from motet_verifier.folder import check_folder

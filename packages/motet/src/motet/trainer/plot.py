@@ -1,13 +1,16 @@
-"""Plots of a run, as PNG files.
+"""Plots of runs, as PNG files.
 
-matplotlib is imported only when a plot is drawn, and without its global state.
+matplotlib is imported only when a plot is drawn. Names that users choose are drawn as they are: a
+dollar sign in them does not start a formula.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from motet.core import Drawing
+from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, OverSeeds
 from motet.evaluation.selection import METHODS
 from motet.safety.visible import visible
 
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+PlotBand: TypeAlias = Literal["interval", "std"]
+"""interval: the confidence interval of the mean. std: one standard deviation on each side."""
 INK, FAINT, GRID = "#22223b", "#6c757d", "#e5e7ef"
 TRAINED, REWARD, HELDOUT = "#1b6ca8", "#b5651d", "#1f7a4d"
 LINES = {
@@ -22,8 +27,28 @@ LINES = {
     "best": (TRAINED, "-"), "any": (INK, ":"),
 }  # fmt: skip
 """Selection method -> color and style of its line."""
-LITERAL: dict[str, Any] = {"parse_math": False}
-"""Options for names chosen by users: a dollar sign in them does not start a formula."""
+STYLE: dict[Any, Any] = {
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GRID,
+    "axes.grid": True, "grid.color": GRID, "axes.axisbelow": True,
+    "axes.labelcolor": INK, "text.color": INK, "xtick.color": FAINT, "ytick.color": FAINT,
+    "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+    "axes.titlelocation": "left", "axes.titlesize": 12, "axes.titlepad": 10,
+    "legend.frameon": False, "text.parse_math": False, "savefig.dpi": 150,
+}  # fmt: skip
+
+
+@contextmanager
+def figure_in(path: Path, width: float, height: float) -> Iterator["Figure"]:
+    """Yield an empty figure of this size in inches, and save it."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+        FigureCanvasAgg(figure)
+        yield figure
+        figure.savefig(path)
 
 
 def learning_curve(
@@ -37,170 +62,23 @@ def learning_curve(
     Args:
         rows: the rows of metrics.jsonl.
         summary: the summary of the run: its `name`, and `heldout.before` and `heldout.after` if
-            they
-            exist.
+            they exist.
     """
-    figure = new_figure(8.0, 5.6)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1.0))
-    _curve(above, *_series(rows, "play/success"), TRAINED, "training")
-    _curve(below, *_series(rows, "play/reward"), REWARD, "training")
-    last = max([1, *(row["step"] for row in rows)])
-    heldout = summary.get("heldout", {})
-    _mark_heldout(above, rows, heldout, last)
-    above.set(ylabel="success", ylim=(-0.03, 1.08), xlim=(-0.02 * last, 1.09 * last))
-    below.set(ylabel="reward", xlabel="training step")
-    below.xaxis.get_major_locator().set_params(integer=True)
-    figure.legend(
-        *above.get_legend_handles_labels(),
-        loc="outside lower center",
-        frameon=False,
-        labelcolor=INK,
-        ncols=2,
-    )
-    above.set_title(
-        visible(_title(summary["name"], heldout)),
-        loc="left",
-        fontsize=13,
-        color=INK,
-        pad=12,
-        **LITERAL,
-    )
-    figure.savefig(path, dpi=150)
-
-
-def reliability_curve(bins: Sequence[Any], title: str, path: Path) -> None:
-    """Plot the share of right answers by score. A calibrated verifier is on the diagonal.
-
-    `bins` have `score`, `right` and `count`.
-    """
-    figure = new_figure(4.6, 4.6)
-    axes = figure.subplots()
-    plain_axes(axes)
-    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle="--")
-    axes.plot(
-        [one.score for one in bins], [one.right for one in bins], color=TRAINED, linewidth=1.5
-    )
-    largest = max(one.count for one in bins)
-    sizes = [20.0 + 180.0 * one.count / largest for one in bins]
-    axes.scatter(
-        [one.score for one in bins], [one.right for one in bins], s=sizes, color=TRAINED, alpha=0.7
-    )
-    axes.set(
-        xlabel="score", ylabel="share of right answers", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03)
-    )
-    axes.set_title(visible(title), loc="left", fontsize=12, color=INK, pad=10, **LITERAL)
-    figure.savefig(path, dpi=150)
-
-
-def cross_matrix(
-    matrix: Sequence[Sequence[float]],
-    labels: Sequence[str],
-    path: Path,
-    agents: tuple[str, str] = ("first agent", "second agent"),
-) -> None:
-    """Plot a heat map of success in [0, 1].
-
-    `matrix[i][j]` is the first agent of run i together with the second agent of run j.
-    """
-    size = 1.0 * len(labels)
-    figure = new_figure(3.0 + size, 2.1 + size)
-    axes = figure.subplots()
-    plain_axes(axes)
-    axes.grid(False)
-    axes.imshow(matrix, cmap="YlGnBu", vmin=0.0, vmax=1.0)
-    for i, row in enumerate(matrix):
-        for j, value in enumerate(row):
-            axes.text(
-                j, i, f"{value:.2f}", ha="center", va="center",
-                color="white" if value > 0.55 else INK,
-                fontsize=12, fontweight="bold" if i == j else "normal",
-            )  # fmt: skip
-    shown = [visible(label) for label in labels]
-    axes.set_xticks(
-        range(len(labels)), shown, rotation=30, ha="right", rotation_mode="anchor", **LITERAL
-    )
-    axes.set_yticks(range(len(labels)), shown, **LITERAL)
-    axes.tick_params(length=0)
-    axes.set_xlabel(visible(f"{agents[1]} from"), **LITERAL)
-    axes.set_ylabel(visible(f"{agents[0]} from"), **LITERAL)
-    axes.set_title("Cross-play success", loc="left", fontsize=13, color=INK, pad=12)
-    figure.savefig(path, dpi=150)
-
-
-def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -> None:
-    """Plot accuracy against tokens per task for every selection method, one panel per turn.
-
-    `turns` are those of an evaluation's `selection`. If tokens cannot be counted, the axis is the
-    number of games.
-    """
-    count = max(1, len(turns))
-    figure = new_figure(1.6 + 3.8 * count, 4.4)
-    panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
-    counted = all(row["tokens_per_task"] for rows in turns for row in rows if row["tasks"])
-    axis, unit = ("tokens_per_task", "generated tokens") if counted else ("k", "games")
-    for number, (axes, rows) in enumerate(zip(panels, turns, strict=False), start=1):
-        plain_axes(axes)
-        shown = [row for row in rows if row["tasks"]]
-        for method, (color, style) in LINES.items():
-            values = [row["accuracy"][method]["mean"] for row in shown]
-            axes.plot(
-                [row[axis] for row in shown],
-                values,
-                style,
-                color=color,
-                marker="o",
-                markersize=4,
-                label=METHODS[method],
-            )
-        axes.set_xscale("log", base=2)
-        axes.set_xticks([row[axis] for row in shown], [f"{row[axis]:,.0f}" for row in shown])
-        axes.minorticks_off()
-        axes.set(xlabel=f"{unit} per task")
-        axes.set_title(f"turn {number}", loc="left", fontsize=12, color=INK)
-    panels[0].set(ylabel="accuracy", ylim=(-0.03, 1.03))
-    lines, columns = panels[0].get_legend_handles_labels(), len(LINES) if count > 1 else 3
-    figure.legend(*lines, loc="outside lower center", frameon=False, labelcolor=INK, ncols=columns)
-    figure.savefig(path, dpi=150)
-
-
-def drawn_grids(drawing: Drawing, title: str, path: Path) -> None:
-    """Plot grids of named cells, with a legend of the names."""
-    from matplotlib import colormaps
-    from matplotlib.patches import Patch, Rectangle
-
-    grids = [grid for row in drawing.panels for grid in row.values()]
-    names = sorted({name for grid in grids for row in grid for name in row} - {""})
-    colors = {name: colormaps["tab20"](k % 20) for k, name in enumerate(names)}
-    columns = max(map(len, drawing.panels))
-    widest, highest = max(len(grid[0]) for grid in grids), max(map(len, grids))
-    unit = min(0.3, 14.0 / (columns * widest))
-    figure = new_figure(
-        max(4.0, columns * (unit * widest + 0.4)),
-        1.2 + len(drawing.panels) * (unit * highest + 0.5),
-    )
-    panels = figure.subplots(len(drawing.panels), columns, squeeze=False)
-    for axes in panels.flat:
-        axes.set_axis_off()
-    for row, axes_of_row in zip(drawing.panels, panels, strict=True):
-        for (name, grid), axes in zip(row.items(), axes_of_row, strict=False):
-            axes.set(xlim=(0, len(grid[0])), ylim=(len(grid), 0), aspect="equal")
-            axes.set_title(visible(name), loc="left", fontsize=9, color=INK, **LITERAL)
-            for down, cells in enumerate(grid):
-                for right, cell in enumerate(cells):
-                    axes.add_patch(
-                        Rectangle(
-                            (right, down), 1, 1, facecolor=colors.get(cell, "white"), edgecolor=GRID
-                        )
-                    )
-    figure.legend(
-        handles=[Patch(color=color, label=visible(name)) for name, color in colors.items()],
-        loc="outside lower center",
-        frameon=False,
-        labelcolor=INK,
-        ncols=3,
-    )
-    figure.suptitle(visible(title), x=0.02, ha="left", fontsize=12, color=INK, **LITERAL)
-    figure.savefig(path, dpi=150)
+    with figure_in(path, 8.0, 5.6) as figure:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1.0))
+        _curve(above, *_series(rows, "play/success"), TRAINED)
+        _curve(below, *_series(rows, "play/reward"), REWARD)
+        last = max([1, *(row["step"] for row in rows)])
+        ends = _ends(summary.get("heldout", {}))
+        _mark_heldout(above, rows, ends, last)
+        above.set(ylabel="success", ylim=(-0.03, 1.08), xlim=(-0.02 * last, 1.09 * last))
+        below.set(ylabel="reward", xlabel="training step")
+        below.xaxis.get_major_locator().set_params(integer=True)
+        title = summary["name"]
+        if len(ends) == 2:
+            title += f": held-out success from {ends['before']:.2f} to {ends['after']:.2f}"
+        above.set_title(visible(title))
+        figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 
 def moving_average(values: Sequence[float], width: int) -> list[float]:
@@ -215,56 +93,29 @@ def _series(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], li
     return [step for step, _ in found], [value for _, value in found]
 
 
-def _curve(
-    axes: "Axes", steps: Sequence[int], values: Sequence[float], color: str, label: str
-) -> None:
-    plain_axes(axes)
+def _curve(axes: "Axes", steps: Sequence[int], values: Sequence[float], color: str) -> None:
     width = max(1, len(values) // 12) | 1
     axes.plot(steps, values, color=color, alpha=0.28, linewidth=1.0)
     if steps:
-        label = f"{label} (mean of {width} steps)" if width > 1 else label
+        label = f"training (mean of {width} steps)" if width > 1 else "training"
         axes.plot(steps, moving_average(values, width), color=color, linewidth=2.2, label=label)
 
 
 def _mark_heldout(
-    axes: "Axes", rows: Sequence[Mapping[str, Any]], heldout: Mapping[str, Any], last: int
+    axes: "Axes", rows: Sequence[Mapping[str, Any]], ends: Mapping[str, float], last: int
 ) -> None:
     """Plot all evaluations as points, and print the values of the first and the last."""
-    points = dict(zip(*_series(rows, "evaluate/success"), strict=True))
-    ends = {{"before": 0, "after": last}[when]: value for when, value in _ends(heldout).items()}
-    points = dict(sorted((points | ends).items()))
+    at_ends = {{"before": 0, "after": last}[when]: value for when, value in ends.items()}
+    points = dict(zip(*_series(rows, "evaluate/success"), strict=True)) | at_ends
     if not points:
         return
-    if len(points) > len(ends):
-        axes.plot(list(points), list(points.values()), ":", color=HELDOUT, linewidth=1.2, zorder=3)
-    axes.scatter(
-        list(points),
-        list(points.values()),
-        s=52,
-        color=HELDOUT,
-        edgecolor="white",
-        linewidth=1.2,
-        zorder=4,
-        label="held out",
-    )
-    for step, value in ends.items():
+    between = ":" if len(points) > len(ends) else ""
+    axes.plot(*zip(*sorted(points.items()), strict=True), f"o{between}", color=HELDOUT,
+              markeredgecolor="white", markersize=8, zorder=4, label="held out")  # fmt: skip
+    for step, value in at_ends.items():
         shift = (9, 0) if step == last else (0, 10)
-        axes.annotate(
-            f"{value:.2f}",
-            (step, value),
-            shift,
-            textcoords="offset points",
-            color=HELDOUT,
-            fontweight="bold",
-            va="center",
-        )
-
-
-def _title(name: str, heldout: Mapping[str, Any]) -> str:
-    ends = _ends(heldout)
-    if len(ends) < 2:
-        return name
-    return f"{name}: held-out success from {ends['before']:.2f} to {ends['after']:.2f}"
+        axes.annotate(f"{value:.2f}", (step, value), shift, textcoords="offset points",
+                      color=HELDOUT, fontweight="bold", va="center")  # fmt: skip
 
 
 def _ends(heldout: Mapping[str, Any]) -> dict[str, float]:
@@ -276,22 +127,140 @@ def _ends(heldout: Mapping[str, Any]) -> dict[str, float]:
     return {when: value for when, value in found.items() if value is not None}
 
 
-def new_figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of this size in inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def band_curves(
+    curves: Mapping[str, Mapping[int, OverSeeds]],
+    metric: str,
+    path: Path,
+    band: PlotBand = "interval",
+) -> None:
+    """Plot the mean over seeds of a metric by training step, with a band around it: one line per
+    group of runs. A group of one run has no band.
 
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
+    `curves`: group -> step -> statistics of the metric over the runs of the group.
+    """
+    with figure_in(path, 8.0, 4.6) as figure:
+        axes = figure.subplots()
+        for number, (group, curve) in enumerate(curves.items()):
+            runs = max(one.runs for one in curve.values())
+            label = f"{visible(group)} ({runs} run{'s' if runs > 1 else ''})"
+            means = [one.mean for one in curve.values()]
+            axes.plot(list(curve), means, color=f"C{number % 10}", linewidth=2.0, label=label)
+            banded = {step: one for step, one in curve.items() if one.runs > 1}
+            if banded:
+                low, high = zip(*(_sides(one, band) for one in banded.values()), strict=True)
+                color = f"C{number % 10}"
+                axes.fill_between(list(banded), low, high, color=color, alpha=0.2, linewidth=0.0)
+        _frame(axes, [one.mean for curve in curves.values() for one in curve.values()], metric)
+        around = "standard deviation"
+        if band == "interval":
+            around = f"{CONFIDENCE_OF_SEEDS:.0%} interval"
+        axes.set_title(f"{visible(metric)}: mean over seeds, and its {around}")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 
-def plain_axes(axes: "Axes") -> None:
-    """Draw a grid and no frame."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(GRID)
-    axes.tick_params(colors=FAINT, labelcolor=INK, length=3)
-    axes.xaxis.label.set_color(INK)
-    axes.yaxis.label.set_color(INK)
-    axes.grid(True, color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
+def _sides(one: OverSeeds, band: PlotBand) -> tuple[float, float]:
+    assert one.std is not None
+    assert one.low is not None
+    assert one.high is not None
+    return (one.low, one.high) if band == "interval" else (one.mean - one.std, one.mean + one.std)
+
+
+def _frame(axes: Any, means: list[float], metric: str) -> None:
+    """Limit the axis to the means and half of their range around them.
+
+    The interval of two runs is thirteen standard deviations wide and would flatten the lines.
+    """
+    low, high = min(means), max(means)
+    margin = 0.5 * (high - low) or 0.5
+    share = metric.endswith("/success")
+    axes.set_ylim((-0.03, 1.03) if share else (low - margin, high + margin))
+    axes.set(xlabel="training step", ylabel=visible(metric))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def cross_matrix(
+    matrix: Sequence[Sequence[float]],
+    labels: Sequence[str],
+    path: Path,
+    agents: tuple[str, str] = ("first agent", "second agent"),
+) -> None:
+    """Plot a heat map of success in [0, 1].
+
+    `matrix[i][j]` is the first agent of run i together with the second agent of run j.
+    """
+    size = 1.0 * len(labels)
+    with figure_in(path, 3.0 + size, 2.1 + size) as figure:
+        axes = figure.subplots()
+        axes.grid(False)
+        axes.imshow(matrix, cmap="YlGnBu", vmin=0.0, vmax=1.0)
+        for i, row in enumerate(matrix):
+            for j, value in enumerate(row):
+                axes.text(
+                    j, i, f"{value:.2f}", ha="center", va="center",
+                    color="white" if value > 0.55 else INK,
+                    fontsize=12, fontweight="bold" if i == j else "normal",
+                )  # fmt: skip
+        shown = [visible(label) for label in labels]
+        axes.set_xticks(range(len(labels)), shown, rotation=30, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(len(labels)), shown)
+        axes.tick_params(length=0)
+        axes.set(xlabel=visible(f"{agents[1]} from"), ylabel=visible(f"{agents[0]} from"))
+        axes.set_title("Cross-play success")
+
+
+def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -> None:
+    """Plot accuracy against tokens per task for every selection method, one panel per turn.
+
+    `turns` are those of an evaluation's `selection`. If tokens cannot be counted, the axis is the
+    number of games.
+    """
+    count = max(1, len(turns))
+    counted = all(row["tokens_per_task"] for rows in turns for row in rows if row["tasks"])
+    axis, unit = ("tokens_per_task", "generated tokens") if counted else ("k", "games")
+    with figure_in(path, 1.6 + 3.8 * count, 4.4) as figure:
+        panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+        for number, (axes, rows) in enumerate(zip(panels, turns, strict=False), start=1):
+            shown = [row for row in rows if row["tasks"]]
+            places = [row[axis] for row in shown]
+            for method, (color, style) in LINES.items():
+                values = [row["accuracy"][method]["mean"] for row in shown]
+                label = METHODS[method]
+                axes.plot(places, values, style, color=color, marker="o", markersize=4, label=label)
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(places, [f"{place:,.0f}" for place in places])
+            axes.minorticks_off()
+            axes.set(xlabel=f"{unit} per task", title=f"turn {number}")
+        panels[0].set(ylabel="accuracy", ylim=(-0.03, 1.03))
+        lines, columns = panels[0].get_legend_handles_labels(), len(LINES) if count > 1 else 3
+        figure.legend(*lines, loc="outside lower center", ncols=columns)
+
+
+def drawn_grids(drawing: Drawing, title: str, path: Path) -> None:
+    """Plot grids of named cells, with a legend of the names."""
+    from matplotlib import colormaps
+    from matplotlib.patches import Patch, Rectangle
+
+    grids = [grid for row in drawing.panels for grid in row.values()]
+    names = sorted({name for grid in grids for row in grid for name in row} - {""})
+    colors = {name: colormaps["tab20"](k % 20) for k, name in enumerate(names)}
+    columns = max(map(len, drawing.panels))
+    widest, highest = max(len(grid[0]) for grid in grids), max(map(len, grids))
+    unit = min(0.3, 14.0 / (columns * widest))
+    width = max(4.0, columns * (unit * widest + 0.4))
+    with figure_in(path, width, 1.2 + len(drawing.panels) * (unit * highest + 0.5)) as figure:
+        panels = figure.subplots(len(drawing.panels), columns, squeeze=False)
+        for axes in panels.flat:
+            axes.set_axis_off()
+        for row, axes_of_row in zip(drawing.panels, panels, strict=True):
+            for (name, grid), axes in zip(row.items(), axes_of_row, strict=False):
+                axes.set(xlim=(0, len(grid[0])), ylim=(len(grid), 0), aspect="equal")
+                axes.set_title(visible(name), fontsize=9)
+                for down, cells in enumerate(grid):
+                    for right, cell in enumerate(cells):
+                        color = colors.get(cell, "white")
+                        axes.add_patch(
+                            Rectangle((right, down), 1, 1, facecolor=color, edgecolor=GRID)
+                        )
+        patches = [Patch(color=color, label=visible(name)) for name, color in colors.items()]
+        figure.legend(handles=patches, loc="outside lower center", ncols=3)
+        figure.suptitle(visible(title), x=0.02, ha="left", fontsize=12)

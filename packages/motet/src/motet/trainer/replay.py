@@ -18,8 +18,7 @@ from motet.trainer.components import Models, TrainComponents
 from motet.trainer.loop import Played, fit_step, learn_step, play_step, tasks_of
 from motet.trainer.metrics import read_metrics
 from motet.trainer.run_folder import RunFolder
-from motet.trainer.saved_state import restoring
-from motet.trainer.saving import credit_of
+from motet.trainer.saving import credit_of, restoring
 
 
 @dataclass(frozen=True)

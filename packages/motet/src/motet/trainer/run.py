@@ -39,8 +39,7 @@ from motet.trainer.progress import Progress
 from motet.trainer.reward_model import Fitted, first_steps
 from motet.trainer.run_folder import RunFolder, writing
 from motet.trainer.run_state import Clock, RunState
-from motet.trainer.saved_state import restoring
-from motet.trainer.saving import LastStep, RunSaver, last_step_of
+from motet.trainer.saving import LastStep, RunSaver, last_step_of, restoring
 
 
 @dataclass(frozen=True)

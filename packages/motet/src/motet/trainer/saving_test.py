@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from motet.errors import CannotResume
-from motet.trainer.saved_state import check_state, restoring
+from motet.trainer.saving import check_state, restoring
 
 FIGURES = {"success": 0.5, "reward": None, "faults": 0, "more": []}
 STATE: dict[str, Any] = {

@@ -6,13 +6,15 @@ import sys
 import pytest
 
 from motet.errors import ConfigError
-from motet.trainer.lock import alone
+from motet.trainer.run_folder import alone
 from tests.fork_server import ForkedProcess
 
 
 def holding(path, then="time.sleep(600)"):
     """Start a process that holds the lock of `path`."""
-    program = "import sys, time\nfrom pathlib import Path\nfrom motet.trainer.lock import alone\n"
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom motet.trainer.run_folder import alone\n"
+    )
     program += f"with alone(Path(sys.argv[1])):\n    print('in', flush=True)\n    {then}\n"
     process = ForkedProcess(
         [sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True
@@ -59,7 +61,7 @@ def test_of_many_processes_that_take_turns_no_two_are_ever_in_at_once(tmp_path):
 import os, sys, time
 from pathlib import Path
 from motet.errors import ConfigError
-from motet.trainer.lock import alone
+from motet.trainer.run_folder import alone
 from tests.fork_server import ForkedProcess
 path, won = Path(sys.argv[1]), 0
 end = time.monotonic() + 120
