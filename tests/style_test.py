@@ -9,7 +9,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "packages"
-PAGES = [path for folder in (".", "docs", "experiments") for path in (ROOT / folder).glob("*.md")]
+PAGES = [
+    path
+    for place in (
+        "*.md",
+        "docs/*.md",
+        "experiments/*.md",
+        "packages/*/*.md",
+        "packages/*/docs/*.md",
+    )
+    for path in ROOT.glob(place)
+]
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -1,6 +1,6 @@
 """Sandbox: run untrusted Python programs fast in isolated processes.
 
-docs/sandbox.md lists what the isolation guarantees.
+README.md says how to use it, and docs/reference.md beside it what the isolation guarantees.
 
     program = "def double(x): return 2 * x"
     with Sandbox(minimum=Level.SECCOMP) as sandbox:

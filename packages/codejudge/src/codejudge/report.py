@@ -20,7 +20,7 @@ from codejudge.errors import SandboxError, SandboxFault
 class Level(IntEnum):
     """How strongly a program is isolated. Each level includes the levels before it.
 
-    docs/sandbox.md says what each level promises.
+    The README has a table of what each level needs and protects against.
     """
 
     LIMITS = 1
