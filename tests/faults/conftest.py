@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from motet.api import partial
+from motet.api import training
 from motet.trainer.plot import learning_curve
 
 _TABLE = "table of faults"
@@ -15,7 +15,7 @@ _TABLE = "table of faults"
 def whole_runs() -> Iterator[None]:
     """Draw the curves here: a full disk or memory may meet them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partial, "learning_curve", learning_curve)
+        patch.setattr(training, "learning_curve", learning_curve)
         yield
 
 

@@ -1,7 +1,7 @@
 """The API functions train and warmup."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -10,9 +10,8 @@ from typing import Any, Unpack
 
 from codejudge import temporary
 from motet.api.code_record import record_code
+from motet.api.html import RunSummary
 from motet.api.objects import Objects
-from motet.api.partial import partial_summary, summarise, warmup_summary
-from motet.api.restarts import restarted
 from motet.api.resuming import Resumed, resumed
 from motet.api.run_warnings import memory_of_run, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
@@ -22,15 +21,23 @@ from motet.assembly.components import open_components
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
-from motet.errors import ConfigError, Interrupted
+from motet.errors import ConfigError, Interrupted, MotetError, ProcessLost
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import MetricsWriter, read_metrics
 from motet.trainer.notices import Notices
+from motet.trainer.plot import learning_curve
 from motet.trainer.progress import Progress
 from motet.trainer.run import RunOutputs, TrainingRun
-from motet.trainer.run_folder import RunFolder, alone, claimed, refuse, write_whole
-from motet.trainer.run_state import Clock
+from motet.trainer.run_folder import (
+    RunFolder,
+    alone,
+    claimed,
+    refuse,
+    write_json,
+    write_whole,
+)
+from motet.trainer.run_state import Clock, RunState
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
 from motet.trainer.trackers import BorrowedTracker, FunctionTracker, Tracker, open_trackers
 from motet.user_code.blocking import blocking
@@ -39,7 +46,6 @@ from motet.user_code.timeouts import run_loop
 
 
 @blocking
-@restarted
 def train(
     config: ConfigLike,
     overrides: Sequence[str] = (),
@@ -66,16 +72,49 @@ def train(
         objects: `environment`, `reward`, `algorithm`, `credit` and `data` replace what the config
             names. `motet.Objects` describes them.
 
+    A run whose process of the cluster was lost goes on from its last checkpoint, at most
+    `cluster.restarts` times.
+
     Raises: ConfigError before anything is changed; Interrupted after Ctrl-C; MotetError if the run
     cannot continue.
     """
-    clock = Clock()
     Callbacks(callbacks)  # refuses what is not a callback
     settings = read_config(config, overrides, **objects)
-    place = Path(runs) / settings.name
+    restarts = 0
+    while True:
+        try:
+            return _train(
+                settings, Path(runs), resume, overwrite, callbacks, report, show, traceback, advise
+            )
+        except ProcessLost as lost:
+            # The steps after the last checkpoint are the same again: every random number follows
+            # from the seed.
+            restarts += 1
+            if settings.cluster is None or restarts > settings.cluster.restarts:
+                raise
+            with Progress(show) as progress:
+                progress.say(
+                    f"{lost}. Restart {restarts} of {settings.cluster.restarts} begins now"
+                )
+            resume, overwrite = True, False
+
+
+def _train(
+    settings: RunConfig,
+    runs: Path,
+    resume: bool,
+    overwrite: bool,
+    callbacks: Sequence[Callback],
+    report: OnMetrics | None,
+    show: Show,
+    traceback: bool,
+    advise: bool,
+) -> RunSummary:
+    clock = Clock()
+    place = runs / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
     use_threads(settings)
-    resume_command = _resume_command(place, Path(runs))
+    resume_command = _resume_command(place, runs)
     stop = StopRequest()
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
@@ -94,7 +133,7 @@ def train(
                 progress = stack.enter_context(_progress(settings, show))
                 notices = _notices(progress, traceback, found, setup)
                 outputs = RunOutputs(folder, metrics, progress, notices)
-                with _if_stopped(settings, outputs, clock, resume_command, found):
+                with _start_summary(settings, outputs, clock, resume_command, found):
                     settled = _warmed_up(setup, raw, outputs, trackers)
                     components = stack.enter_context(open_components(setup, settled, stop))
                 for line in filter(None, (rewards_of(setup.config), *setup.notes)):
@@ -108,9 +147,9 @@ def train(
                 clock=clock,
                 callbacks=callbacks,
             )
-            with partial_summary(settings, folder, partial(run.summary, finished=False)):
+            with _partial_summary(settings, folder, partial(run.summary, finished=False)):
                 summary = run_loop(run.run(found.checkpoint))
-        return summarise(settings, folder, summary)
+        return _summarise(settings, folder, summary)
 
 
 def _resume_command(place: Path, runs: Path) -> str:
@@ -131,15 +170,6 @@ def _interrupt_hint(resume_command: str) -> Iterator[None]:
 
 def _progress(settings: RunConfig, show: Show) -> Progress:
     return Progress(show, log_completions=settings.report.log_completions)
-
-
-def _if_stopped(
-    settings: RunConfig, outputs: RunOutputs, clock: Clock, resume_command: str, found: Resumed
-) -> AbstractContextManager[None]:
-    """Write a summary if the warm-up ends early. A run with a checkpoint keeps the one it has."""
-    if found.checkpoint is not None:
-        return nullcontext()
-    return warmup_summary(settings, outputs, clock, resume_command)
 
 
 def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSetup) -> Notices:
@@ -207,6 +237,60 @@ def _warmup_metrics(
 def _trackers(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Tracker]:
     config = settings.model_dump(mode="json")
     return open_trackers(settings.report, folder.path, settings.name, config, resumed_at)
+
+
+# ------------------------------------------------------------- the summary, also after an early end
+
+
+def _summarise(settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any]) -> RunSummary:
+    """Write the summary and the learning curve. Return the summary with the name of the run."""
+    named = RunSummary({"name": settings.name, **summary})
+    write_json(folder.summary, named)
+    learning_curve(read_metrics(folder.metrics), named, folder.curve)
+    return named
+
+
+@contextmanager
+def _partial_summary(
+    settings: RunConfig, folder: RunFolder, so_far: Callable[[], Mapping[str, Any]]
+) -> Iterator[None]:
+    """If the body ends early, write the summary `so_far`."""
+    try:
+        yield
+    except (MotetError, KeyboardInterrupt) as error:
+        # The error that ended the run is the one to report. A ConfigError removes the folder.
+        if not isinstance(error, ConfigError):
+            with suppress(MotetError, OSError):
+                _summarise(settings, folder, so_far())
+        raise
+
+
+@contextmanager
+def _start_summary(
+    settings: RunConfig, outputs: RunOutputs, clock: Clock, resume_command: str, found: Resumed
+) -> Iterator[None]:
+    """If the start (models, warm-up) ends early, write a summary without training, and say so.
+
+    A run with a checkpoint keeps the summary that it has. Raises: Interrupted after Ctrl-C.
+    """
+    if found.checkpoint is not None:
+        yield
+        return
+
+    def untrained() -> dict[str, Any]:
+        state = RunState(settings.alarms, clock).summary()
+        counts = {"seed": settings.seed, "steps": 0, "finished": False}
+        return {**counts, **state, "warnings": list(outputs.notices.lines)}
+
+    with _partial_summary(settings, outputs.folder, untrained):
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            where = "before the first step" if settings.warmup is None else "in the warm-up"
+            raise Interrupted(
+                f"stopped {where}: no agent has been trained by rewards yet. Resume with: "
+                f"{resume_command}"
+            ) from error
 
 
 @blocking
