@@ -297,7 +297,7 @@ def test_what_is_no_verifier_is_refused(evaluated):
 
 
 def test_a_key_goes_only_to_the_server_that_the_config_names_it_for(monkeypatch):
-    from motet.api.selecting import scorer_of
+    from motet.api.evaluation import scorer_of
 
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     section = {"base_url": "http://localhost:8000", "key_variable": "NO_SUCH_KEY"}

@@ -1,11 +1,11 @@
 """evaluate and play: rollouts without training."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from motet.api.objects import Objects
-from motet.api.selecting import VerifierLike, open_verifier, select
 from motet.api.setup import (
     ConfigLike,
     Show,
@@ -16,10 +16,16 @@ from motet.api.setup import (
     setup_in_scratch,
     tag_of,
 )
+from motet.assembly.services import verifier_of
 from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.clients.reward_server import Needed
 from motet.config.schema import RunConfig
-from motet.core import Environment, Episode
-from motet.errors import ConfigError
+from motet.config.sections import VerifierConfig
+from motet.config.validation import validate_options
+from motet.core import Environment, Episode, Message
+from motet.environments.debating import AnswerVerifier
+from motet.errors import ConfigError, RewardFault
+from motet.evaluation.candidates import asked, judge
 from motet.evaluation.evaluate import (
     Evaluation,
     beside_control,
@@ -31,11 +37,16 @@ from motet.evaluation.evaluate import (
 from motet.evaluation.evaluate import evaluate as play_all
 from motet.evaluation.message_shuffle import blanked, shuffled
 from motet.evaluation.pass_at_k import powers_of_two
+from motet.evaluation.playthrough import Games, valid_games
+from motet.evaluation.selection_table import selection_table
 from motet.rollout.person import PersonSampler
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
+
+VerifierLike: TypeAlias = str | Path | AnswerVerifier
+"""The address of a server, the folder of a trained verifier, or an object with `score(chats)`."""
 
 
 class Control(TypedDict):
@@ -92,7 +103,7 @@ def evaluate(
     control = _control(shuffle_turn, blank_turn, team, len(settings.rollout.samples))
     use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
-        opened = None if verifier is None else run_loop(open_verifier(verifier, setup))
+        opened = None if verifier is None else run_loop(_open_verifier(verifier, setup))
         evaluation, real = run_loop(
             _reference(setup)
             if team == "reference"
@@ -101,7 +112,9 @@ def evaluate(
         figures = described(evaluation, setup.environment, pass_at)
         if opened is not None:
             chosen = best_of or powers_of_two(figures["samples"])
-            figures["selection"] = run_loop(select(opened, setup, evaluation.games, chosen, show))
+            figures["selection"] = run_loop(
+                _selected(opened, setup, evaluation.games, chosen, show)
+            )
         passed_over = setup.tasks.passed_over
         changed = changed_since(run_of(target), settings)
     figures |= {"code_changed": changed} if changed else {}
@@ -229,6 +242,90 @@ async def _reference(setup: TaskSetup) -> tuple[Evaluation, None]:
         setup.environment, setup.tasks["eval"], config.rollout, seed=config.seed
     )
     return found, None
+
+
+# -------------------------------------------------------------- a verifier that chooses among games
+
+
+async def _open_verifier(target: VerifierLike, setup: TaskSetup) -> AnswerVerifier:
+    """Return the verifier, after checking it before any task is played.
+
+    Raises: ConfigError if the verifier does not respond, or if the environment cannot say which
+    answers are right.
+    """
+    missing = [
+        method.__name__
+        for method in (Environment.question, Environment.grade)
+        if not setup.environment.provides(method)
+    ]
+    if missing:
+        raise ConfigError(
+            f"{type(setup.environment).__name__} has no {' and no '.join(missing)}; expected "
+            "question(task), the prompt that a verifier reads, and grade(task, text), whether an "
+            "answer is right: define both (docs/evaluation.md)"
+        )
+    verifier = scorer_of(target, setup.config)
+    if isinstance(target, str | Path):
+        await _try(verifier if not _is_address(target) else _impatient(str(target), setup.config))
+    return verifier
+
+
+def scorer_of(target: VerifierLike, config: RunConfig) -> AnswerVerifier:
+    """Return the verifier that `target` names. Raises: ConfigError if it is not a
+    `VerifierLike`."""
+    if not isinstance(target, str | Path):
+        if not hasattr(target, "score"):
+            raise ConfigError(
+                f"verifier is {target!r}; expected an address, a folder, or an object with "
+                f"score(chats)"
+            )
+        return target
+    if _is_address(target):
+        return verifier_of(_section(str(target), config), config.seed)
+    return verifier_of(VerifierConfig(folder=str(target)), config.seed)
+
+
+def _is_address(target: VerifierLike) -> bool:
+    return isinstance(target, str) and "://" in target
+
+
+def _section(url: str, config: RunConfig) -> VerifierConfig:
+    """Return the config's verifier settings if they have this address, else default settings.
+
+    The key in the config must not be sent to any other address.
+    """
+    own = config.verifier
+    if own is not None and own.base_url == url:
+        return own
+    return validate_options(VerifierConfig, {"base_url": url}, {}, ("verifier",))
+
+
+def _impatient(url: str, config: RunConfig) -> AnswerVerifier:
+    return verifier_of(_section(url, config).model_copy(update={"retries": 0}), config.seed)
+
+
+async def _try(verifier: AnswerVerifier) -> None:
+    """Score one short test answer, without retries for a server. Raises: ConfigError if it gets no
+    score."""
+    try:
+        await verifier.score([(Message("user", "1 + 1?"), Message("assistant", "2"))])
+    except RewardFault as fault:
+        raise ConfigError(
+            f"{fault}; expected a verifier that scores answers: start it, or correct the address"
+        ) from fault
+
+
+async def _selected(
+    verifier: AnswerVerifier, setup: TaskSetup, games: Games, best_of: Sequence[int], show: Show
+) -> dict[str, Any]:
+    """Return a `SelectionTable` as plain JSON. Raises: ServerAway if the verifier's server is
+    unavailable."""
+    held = [played[0].task for played in games if valid_games(played)]
+    questions = {asked(setup.environment, task) for task in held}
+    with Progress(show) as progress:
+        counter = progress.counter("score", len(questions))
+        judged = await judge(setup.environment, Needed(verifier), games, counter)
+    return asdict(selection_table(judged, best_of, setup.config.seed))
 
 
 # -------------------------------------------------------------------------------------------- play

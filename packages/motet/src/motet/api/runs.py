@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from motet.api.html import table_of
 from motet.api.objects import Objects
-from motet.api.recorded import recorded_advantages
-from motet.api.sample_rows import COLUMNS, sample_rows
+from motet.api.recorded import COLUMNS, recorded_advantages, sample_rows
 from motet.api.setup import models_of, read_config, recorded_config, run_of, setup_in_scratch
 from motet.assembly.models import LocalModels
 from motet.assembly.task_setup import TaskSetup, use_threads
