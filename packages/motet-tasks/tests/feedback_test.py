@@ -300,7 +300,7 @@ def test_an_expert_that_cannot_be_asked_is_refused_before_any_work(
 
 def test_a_person_gives_feedback_to_a_played_task(coding, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("count from zero\nmain: call aux\n\n"))
-    episode = motet.play(coding({}), person="feedback", show="silent")
+    episode = motet.play(coding({}), interactive="feedback", show="silent")
     assert episode.root is not None
     second = episode.root.outcomes[0].next
     assert second is not None
@@ -331,7 +331,7 @@ def test_feedback_is_given_only_between_turns(coding):
     with pytest.raises(
         motet.ConfigError, match=r"the game has one turn: use more, such as rollout.samples=\[1,1\]"
     ):
-        motet.play(coding({}), ["rollout.samples=[1]"], person="feedback", show="silent")
+        motet.play(coding({}), ["rollout.samples=[1]"], interactive="feedback", show="silent")
 
 
 # ------------------------------------------------------------------------------ no test that grades

@@ -33,7 +33,7 @@ from motet_verifier.train import train as trained
 def train_verifier(
     config: str | Path | VerifierTraining,
     answers: str | Path,
-    into: str | Path,
+    into: str | Path = "verifier",
     overrides: Sequence[str] = (),
     *,
     question_only: bool = False,
@@ -45,8 +45,10 @@ def train_verifier(
     plot.
 
     Args:
-        question_only: hide the answers from the verifier. Its accuracy then shows how much the
-            questions alone reveal.
+        config: a config of a verifier's training (YAML).
+        answers: a file of answers (JSON lines).
+        into: the folder to write. It must not exist.
+        question_only: train without answers. This measures what the questions alone reveal.
 
     Returns: the metrics (loss, auc, accuracy, ece, answers, questions, right, bins, by_ease),
     epoch, unreadable.

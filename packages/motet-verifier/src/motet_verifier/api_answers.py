@@ -30,26 +30,24 @@ from motet_verifier.answer_log import check_free
 from motet_verifier.answers import read_answers, some_answers, write_answers
 from motet_verifier.balance import Quota
 from motet_verifier.balance import balance as balanced
-from motet_verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
-from motet_verifier.sample import Sampling, argue, check_gradable
+from motet_verifier.sample import Sampling, check_gradable
+from motet_verifier.sample import argue as argue_labels
 from motet_verifier.sample import sample as sampled
 from motet_verifier.writing import AnswerWriter, EndpointWriter, PolicyWriter
-
-TaskSplit = Literal["train", "eval"]
 
 
 @blocking
 def sample_answers(
     target: ConfigLike,
-    into: str | Path,
+    into: str | Path = "answers.jsonl",
     overrides: Sequence[str] = (),
     *,
-    temperatures: Sequence[float] = TEMPERATURES,
-    games: int = GAMES,
+    temperatures: Sequence[float] = (0.7, 1.0, 1.3),
+    games: int = 4,
     agents: Sequence[str] = (),
     tasks: int | None = None,
-    split: TaskSplit = "train",
-    argued: bool = False,
+    split: Literal["train", "eval"] = "train",
+    argue: bool = False,
     show: Show = "auto",
 ) -> dict[str, Any]:
     """Sample a team's answers and write them to the file `into` (JSON lines), labelled by the gold
@@ -58,11 +56,14 @@ def sample_answers(
     After an interruption, the same call continues where it stopped.
 
     Args:
-        temperatures: each task is played `games` times at each temperature.
-        agents: whose answers are written; by default those of all agents.
-        tasks: use only this number of tasks of the split.
-        argued: also sample an argument for every label of a closed set, with the first agent's
-            policy.
+        into: the file of answers to write (JSON lines).
+        temperatures: sampling temperatures. High ones give more kinds of errors.
+        games: games per task and temperature.
+        agents: agents whose answers are written. Default: all agents.
+        tasks: number of tasks. Default: all tasks.
+        split: use the training tasks or the held-out tasks.
+        argue: also sample an argument for each label (for few labels, as in anli), with the first
+            agent's policy.
 
     Returns: right, wrong, repeated, unparsed, faults, causes, questions.
     """
@@ -87,9 +88,9 @@ def sample_answers(
                     wanted, file, progress=counting(progress),
                 )  # fmt: skip
                 figures = asdict(counts)
-                if argued:
+                if argue:
                     progress.stage("argue", len(chosen))
-                    more = await argue(
+                    more = await argue_labels(
                         setup.environment, chosen, _player(setup, models, who[0]), file,
                         settings.seed, progress=counting(progress),
                     )  # fmt: skip
@@ -105,14 +106,14 @@ def sample_answers(
 def balance_answers(
     answers: str | Path,
     target: ConfigLike,
-    into: str | Path,
+    into: str | Path = "balanced.jsonl",
     overrides: Sequence[str] = (),
     *,
-    each: int = EACH,
-    tries: int = TRIES,
+    each: int = 10,
+    tries: int = 4,
     writer: str | None = None,
-    temperature: float = WRITING_TEMPERATURE,
-    split: TaskSplit = "train",
+    temperature: float = 1.0,
+    split: Literal["train", "eval"] = "train",
     show: Show = "auto",
 ) -> dict[str, Any]:
     """Write `each` right and `each` wrong answers to every question of `answers` into a new file.
@@ -121,8 +122,14 @@ def balance_answers(
     dropped.
 
     Args:
-        writer: who writes missing answers: an agent of the target's team (at `temperature`), or
-            "expert" for the config's `expert` section. None: they are not written.
+        answers: a file of answers (JSON lines).
+        into: the file to write. It must not exist.
+        each: number of right answers per question, and of wrong answers.
+        tries: how often the writer is asked for each missing answer.
+        writer: who writes missing answers: an agent of the team, or expert, as the section `expert`
+            of the config describes it. Default: nobody.
+        temperature: sampling temperature of an agent that writes. An expert uses its own.
+        split: the split of the tasks of these answers.
 
     Returns: questions, kept, short_of_right, short_of_wrong, written, rejected, answers.
     """
@@ -235,7 +242,7 @@ async def _writer_of(
     return PolicyWriter(models.sampler, setup.team.policy_of(writer, 0), decode)
 
 
-def _tasks(setup: TaskSetup, split: TaskSplit) -> list[Task]:
+def _tasks(setup: TaskSetup, split: Literal["train", "eval"]) -> list[Task]:
     if split not in setup.tasks:
         raise ConfigError(
             f"got no tasks for {split}; expected some: set data.{split} to a name or a path, or "

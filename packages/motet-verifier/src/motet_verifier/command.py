@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from motet.commands.console import figure, out, titled
+from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import (
     AsJson,
     ClientSeconds,
@@ -21,17 +21,13 @@ from motet.commands.options import (
     MaxHeldMb,
     MaxPerAddress,
     MaxQueue,
-    Overrides,
     PortOption,
     ReadsChoice,
     ReadsOption,
     RequestSeconds,
-    Target,
     TokenBudgetOption,
     WithoutKey,
 )
-from motet.errors import ConfigError
-from motet_verifier.defaults import EACH, GAMES, TEMPERATURES, TRIES, WRITING_TEMPERATURE
 from motet_verifier.limits import ScoringLimits
 
 verifier = typer.Typer(
@@ -41,58 +37,12 @@ verifier = typer.Typer(
     docs/verifier.md explains all steps: sample, balance, train, serve.""",
 )
 
-VerifierConfigArgument = Annotated[
-    Path, typer.Argument(help="A config of a verifier's training (YAML).", show_default=False)
-]
-AnswersArgument = Annotated[
-    Path, typer.Argument(help="A file of answers (JSON lines).", show_default=False)
-]
 Folder = Annotated[Path, typer.Argument(help="The folder of a verifier.", show_default=False)]
 
 
-class SplitChoice(StrEnum):
-    """Which split of the tasks is used."""
-
-    train = "train"
-    eval = "eval"
-
-
 @verifier.command()
-def sample(
-    target: Target,
-    overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The file of answers to write (JSON lines).")] = Path(
-        "answers.jsonl"
-    ),
-    temperatures: Annotated[
-        str,
-        typer.Option(
-            help="Sampling temperatures, separated by commas. High ones give more kinds of errors."
-        ),
-    ] = ",".join(map(str, TEMPERATURES)),
-    games: Annotated[int, typer.Option(help="Games per task and temperature.")] = GAMES,
-    agents: Annotated[
-        str | None,
-        typer.Option(
-            help="Agents whose answers are written, separated by commas. Default: all agents.",
-            show_default=False,
-        ),
-    ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(help="Number of tasks. Default: all tasks.", show_default=False)
-    ] = None,
-    split: Annotated[
-        SplitChoice, typer.Option(help="Use the training tasks or the held-out tasks.")
-    ] = SplitChoice.train,
-    argue: Annotated[
-        bool,
-        typer.Option(
-            "--argue",
-            help="Also sample an argument for each label (for few labels, as in anli).",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@of_api("motet_verifier.api_answers:sample_answers")
+def sample(call: ApiCall, as_json: AsJson = False) -> None:
     """Sample a team's answers at several temperatures and label them by the gold answer.
 
     Each line of the file is one answer, and whether it is right. If the command is interrupted, run
@@ -100,52 +50,12 @@ def sample(
 
     Example: motet verifier sample gsm8k_debate --into data/answers.jsonl --tasks 2000
     """
-    from motet_verifier import api_answers
-
-    figures = api_answers.sample_answers(
-        target,
-        into,
-        overrides or [],
-        temperatures=_temperatures(temperatures),
-        games=games,
-        agents=[] if agents is None else [agent.strip() for agent in agents.split(",")],
-        tasks=tasks,
-        split=split.value,
-        argued=argue,
-    )
-    _print(f"answers in {into}", figures, as_json)
+    _print(f"answers in {call.values['into']}", call(), as_json)
 
 
 @verifier.command()
-def balance(
-    answers: AnswersArgument,
-    target: Target,
-    overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The file to write. It must not exist.")] = Path(
-        "balanced.jsonl"
-    ),
-    each: Annotated[
-        int, typer.Option(help="Number of right answers per question, and of wrong answers.")
-    ] = EACH,
-    tries: Annotated[
-        int, typer.Option(help="How often the writer is asked for each missing answer.")
-    ] = TRIES,
-    writer: Annotated[
-        str | None,
-        typer.Option(
-            help="Who writes missing answers: an agent of the team, or expert. Default: nobody.",
-            show_default=False,
-        ),
-    ] = None,
-    temperature: Annotated[
-        float,
-        typer.Option(help="Sampling temperature of an agent that writes. An expert uses its own."),
-    ] = WRITING_TEMPERATURE,
-    split: Annotated[
-        SplitChoice, typer.Option(help="The split of the tasks of these answers.")
-    ] = SplitChoice.train,
-    as_json: AsJson = False,
-) -> None:
+@of_api("motet_verifier.api_answers:balance_answers")
+def balance(call: ApiCall, as_json: AsJson = False) -> None:
     """Select equally many right and wrong answers to every question, so that the question alone
     does not reveal the label.
 
@@ -156,39 +66,12 @@ def balance(
     Example: motet verifier balance data/answers.jsonl gsm8k_debate --into
     data/balanced.jsonl --writer alice
     """
-    from motet_verifier import api_answers
-
-    figures = api_answers.balance_answers(
-        answers,
-        target,
-        into,
-        overrides or [],
-        each=each,
-        tries=tries,
-        writer=writer,
-        temperature=temperature,
-        split=split.value,
-    )
-    _print(f"balanced answers in {into}", figures, as_json)
+    _print(f"balanced answers in {call.values['into']}", call(), as_json)
 
 
 @verifier.command()
-def train(
-    config: VerifierConfigArgument,
-    answers: AnswersArgument,
-    overrides: Overrides = None,
-    into: Annotated[Path, typer.Option(help="The folder to write. It must not exist.")] = Path(
-        "verifier"
-    ),
-    question_only: Annotated[
-        bool,
-        typer.Option(
-            "--question-only",
-            help="Train without answers. This measures what the questions alone reveal.",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@of_api("motet_verifier.api:train_verifier")
+def train(call: ApiCall, as_json: AsJson = False) -> None:
     """Train a verifier on a file of answers and measure it on held-out questions.
 
     auc: probability that a right answer scores higher than a wrong one; .5 is chance. ece: expected
@@ -198,12 +81,7 @@ def train(
     Example: motet verifier train verifiers/gsm8k data/balanced.jsonl --into
     verifiers/gsm8k
     """
-    from motet_verifier import api
-
-    figures = api.train_verifier(
-        config, answers, into, overrides or [], question_only=question_only
-    )
-    _print(f"verifier in {into}", figures, as_json)
+    _print(f"verifier in {call.values['into']}", call(), as_json)
 
 
 @verifier.command()
@@ -263,15 +141,6 @@ def serve(
         limits=limits,
         say=lambda line: out.print(line, soft_wrap=True),
     )
-
-
-def _temperatures(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(
-            f"--temperatures is {text!r}; expected numbers separated by commas, such as 0.7,1.0,1.3"
-        ) from error
 
 
 def _print(title: str, figures: Mapping[str, Any], as_json: bool) -> None:

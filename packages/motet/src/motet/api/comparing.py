@@ -55,9 +55,9 @@ def measure_baselines(
 
     Args:
         samples: games per task, instead of `evaluation.samples`.
-        single: the agent whose policy plays alone; by default the last agent.
-        against: more run folders. Their trained teams play the same tasks, each in its own
-            environment.
+        single: the agent whose policy plays alone. Default: the last agent.
+        against: another run on the same tasks, whose trained team plays them in its own
+            environment. Can be repeated.
         objects: replace what the config names, as in `train`.
 
     Returns a `BaselineTable` as plain JSON. docs/evaluation.md describes each protocol.
@@ -179,15 +179,24 @@ def _lineup(setup: TaskSetup) -> Lineup:
 
 @blocking
 def crossplay(
-    runs: Sequence[str | Path], overrides: Sequence[str] = (), **objects: Unpack[Objects]
+    runs: Sequence[str | Path],
+    overrides: Sequence[str] = (),
+    *,
+    tasks: int | None = None,
+    **objects: Unpack[Objects],
 ) -> Crossplay:
     """Play the first agent of every run with the other agents of every run, on the held-out tasks
-    of the first run. `objects` replace what the configs name, as in `train`.
+    of the first run.
+
+    Args:
+        tasks: number of held-out tasks. Default: `evaluation.tasks`.
+        objects: replace what the configs name, as in `train`.
 
     Raises: ConfigError if the runs' environments differ.
     """
     refuse_others(runs, "crossplay")
-    configs = [read_config(run, overrides, **objects) for run in runs]
+    counts = [] if tasks is None else [f"evaluation.tasks={tasks}"]
+    configs = [read_config(run, [*overrides, *counts], **objects) for run in runs]
     _refuse_strangers(runs, configs)
     use_threads(configs[0])
     with setup_in_scratch(configs[0], train=False) as (setup, scratch):

@@ -19,7 +19,7 @@ from motet.api.objects import Objects
 from motet.api.planning import DEFAULT, Planned, planned
 from motet.api.run_warnings import IDLE, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
-from motet.api.training import train
+from motet.api.training import train_once
 from motet.assembly.before_loading import check_first_prompts, note_models
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import acting_agents, trial_game
@@ -158,8 +158,9 @@ def _trial_warnings(setup: TaskSetup) -> list[str]:
 def check(
     config: ConfigLike,
     overrides: Sequence[str] = (),
-    show: Show = "silent",
+    *,
     traceback: bool = False,
+    show: Show = "silent",
     **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Run two steps with tiny models in place of the run's own, in a temporary folder.
@@ -168,9 +169,11 @@ def check(
     cannot be reached, a prompt without tokens. `objects` replace what the config names, as in
     `train`.
 
+    Args:
+        traceback: show the whole traceback of an error in your own code, not one line.
+
     Returns the summary. Its entry `stand_ins` lists other parts that were replaced, and `notes`
-    says what ends a completion of the run's own models. With
-    `traceback`, the whole traceback of the first fault of each cause is shown. Raises: as `train`.
+    says what ends a completion of the run's own models. Raises: as `train`.
     """
     settings = read_config(config, overrides, **objects)
     plain, stand_ins = _shortened(settings)
@@ -179,7 +182,7 @@ def check(
     notes, warnings = _model_warnings(settings)
     with temporary.folder("motet-check-") as runs:
         try:
-            summary = train(short, runs=runs, show=show, traceback=traceback, advise=False)
+            summary = train_once(short, runs, show=show, traceback=traceback, advise=False)
             warnings += [line for line in summary["warnings"] if not line.startswith(IDLE)]
             return {**summary, "warnings": warnings, "notes": notes, "stand_ins": stand_ins}
         except Interrupted as stop:

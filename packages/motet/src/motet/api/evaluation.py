@@ -77,16 +77,19 @@ def evaluate(
     starts with.
 
     Args:
-        team: "own", or "reference" for the environment's own solutions, which need no model.
-        greedy: decode greedily. The default is to sample as in training.
+        team: who plays. own: the team of the run or config. reference: the solutions of the
+            environment, which need no model.
+        greedy: take the most likely token at each step instead of sampling.
         samples: games per task, instead of `evaluation.samples`.
-        pass_at: the k of pass@k. Default: 1 and the powers of two up to `samples`.
-        shuffle_turn, blank_turn: after this turn every agent receives the others' messages from
-            another task, or empty ones.
-        verifier: the address of a server, a folder, or an object with `score(chats)`. It chooses
-            among the answers of k games.
-        best_of: the k for the verifier, and so the games. Default: the powers of two.
-        traceback: show the whole traceback of the first fault of each cause.
+        pass_at: values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.
+        shuffle_turn: after this turn, agents get the replies of another task. This measures whether
+            messages matter.
+        blank_turn: after this turn, agents get empty messages of the others: another control.
+        verifier: a verifier that chooses among the answers of several games: the address of its
+            server, or its folder. In Python also an object with `score(chats)`.
+        best_of: with a verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest
+            number is played. Default: the powers of two.
+        traceback: show the whole traceback of an error in your own code, not one line.
         objects: replace what the config names, as in `train`.
 
     Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
@@ -349,18 +352,21 @@ def play(
     *,
     task: int = 0,
     greedy: bool = False,
-    person: str | None = None,
+    interactive: str | None = None,
     show: Show = "auto",
     **objects: Unpack[Objects],
 ) -> Episode:
     """Play one path of one held-out task and return it as an episode.
 
     Args:
-        person: an agent whose completions are typed at the terminal, or "feedback", if the feedback
-            to all agents between turns is typed.
+        task: the number of the held-out task, from 0.
+        greedy: take the most likely token at each step instead of sampling.
+        interactive: take part by typing: the name of an agent to write its answers, or feedback to
+            write the feedback between turns.
         objects: replace what the config names, as in `train`.
     """
     settings = read_config(target, overrides, **objects)
+    person = interactive
     if person == "feedback" and person not in settings.team:
         settings = _with_typed_feedback(target, overrides, settings, objects)
         person = None

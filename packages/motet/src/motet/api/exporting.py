@@ -50,13 +50,16 @@ def export(
     The folder appears when it is complete. docs/export.md describes what is in it.
 
     Args:
-        overrides: keys of the config, such as `models.base.path=USER/MODEL` for a base model that
-            is a folder here and also on the hub, or `data.eval=null` to leave held-out rows out.
-        merge: add adapters to their bases, so that every policy is a whole model.
-        baselines: play the baselines of `measure_baselines` for the model card.
-        push: USER/NAME on the Hugging Face Hub, to upload the folder to.
-        public: whether a repository that is created is public. By default it is private.
-        overwrite: replace an earlier export in `into`.
+        run: a run folder, RUN/best, or a checkpoint such as RUN/checkpoints/step-000050.
+        into: the new folder.
+        overrides: overrides: key.key=value, such as `models.base.path=USER/MODEL` for a base model
+            that is a folder here and also on the hub, or `data.eval=null` to leave held-out rows
+            out.
+        merge: merge every adapter into its base: each policy is a whole model.
+        baselines: play the baselines of motet evaluate --baselines for the model card.
+        push: also upload the folder to USER/NAME on the Hugging Face Hub.
+        public: with a push: create a public repository. Default: a private one.
+        overwrite: replace an earlier export in this folder.
 
     Returns: folder, policies (name -> its folder; None for an unchanged base), steps, copied (the
     user's own files in the export), left_out (what must be added before it plays), url.

@@ -51,23 +51,26 @@ def episodes(
     run: str | Path,
     *,
     step: int | None = None,
-    kind: Kind = "train",
-    best: int | None = None,
     worst: int | None = None,
+    best: int | None = None,
     faults: bool = False,
     task: str | None = None,
+    evaluation: bool = False,
 ) -> list[RecordedEpisode]:
-    """Return recorded episodes of a run folder.
+    """Return recorded episodes of a run folder. Without a choice, the first three are returned.
 
     Args:
-        step: the training step, or the step after which an evaluation was made. By default the last
+        step: the training step, or the step after which an evaluation was made. Default: the last
             recorded one; with `faults` or `task`, the last one that has such an episode.
-        best, worst: only the episodes with the highest or the lowest rewards, this many.
-        faults: only episodes with a fault.
-        task: only episodes of the task with this id.
+        worst: only this many, those with the lowest reward.
+        best: only this many, those with the highest reward.
+        faults: only those with faults.
+        task: only those of this task id.
+        evaluation: games of evaluations, not of training.
 
-    Without a choice, the first three are returned. Raises: ConfigError.
+    Raises: ConfigError.
     """
+    kind: Kind = "evaluate" if evaluation else "train"
     folder = Path(run)
     config = recorded_config(folder)
     if best is not None and worst is not None:

@@ -39,10 +39,10 @@ def replay(
     The step is sampled again from its seed, and then trained on.
 
     Args:
-        step: counted from 1; by default the last recorded step.
+        step: the step, from 1. Default: the last recorded one.
         recorded: train on the recorded episodes instead of sampling again.
-        episode: an episode id such as 000012:task-7. Only the waves of this episode are sampled
-            again, and nothing is trained. The result contains only this episode.
+        episode: only sample this episode again, such as 000012:task-7, and train nothing. The
+            result contains only this episode.
         objects: replace what the config names, as in `train`.
 
     Raises: ConfigError; MotetError if the step itself raised it.

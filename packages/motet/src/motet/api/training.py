@@ -57,7 +57,6 @@ def train(
     runs: str | Path = "runs",
     show: Show = "auto",
     traceback: bool = False,
-    advise: bool = True,
     **objects: Unpack[Objects],
 ) -> dict[str, Any]:
     """Run the warm-up, evaluate, train, and evaluate again. Return the summary.
@@ -65,10 +64,12 @@ def train(
     All results are in `runs/NAME`. A run that stops early leaves a summary with `finished: false`.
 
     Args:
+        resume: resume the run in `runs/NAME` from its last checkpoint.
+        overwrite: delete the run in `runs/NAME` and start again.
         callbacks: called after steps and evaluations; they may end the training.
         report: called with (step, metrics) for every line of metrics.jsonl.
-        traceback: show the whole traceback of the first fault of each cause.
-        advise: whether errors say how to resume. False if the caller deletes the run.
+        runs: the folder that contains the run folders.
+        traceback: show the whole traceback of an error in your own code, not one line.
         objects: `environment`, `reward`, `algorithm`, `credit` and `data` replace what the config
             names. `motet.Objects` describes them.
 
@@ -83,9 +84,10 @@ def train(
     restarts = 0
     while True:
         try:
-            return _train(
-                settings, Path(runs), resume, overwrite, callbacks, report, show, traceback, advise
-            )
+            return train_once(
+                settings, Path(runs), resume=resume, overwrite=overwrite, callbacks=callbacks,
+                report=report, show=show, traceback=traceback,
+            )  # fmt: skip
         except ProcessLost as lost:
             # The steps after the last checkpoint are the same again: every random number follows
             # from the seed.
@@ -99,17 +101,22 @@ def train(
             resume, overwrite = True, False
 
 
-def _train(
+def train_once(
     settings: RunConfig,
     runs: Path,
-    resume: bool,
-    overwrite: bool,
-    callbacks: Sequence[Callback],
-    report: OnMetrics | None,
-    show: Show,
-    traceback: bool,
-    advise: bool,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
+    report: OnMetrics | None = None,
+    show: Show = "auto",
+    traceback: bool = False,
+    advise: bool = True,
 ) -> RunSummary:
+    """Train as `train` does, and stop where a process of the cluster is lost.
+
+    `advise`: whether errors say how to resume. False if the caller deletes the run.
+    """
     clock = Clock()
     place = runs / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
@@ -302,9 +309,11 @@ def warmup(
     show: Show = "auto",
     **objects: Unpack[Objects],
 ) -> dict[str, str]:
-    """Run only the supervised warm-up. Return model -> folder of the result.
+    """Run only the supervised warm-up. Return model -> folder of the result: `into/MODEL`.
 
-    The folder is `into/MODEL`, by default `runs/NAME-warmup/MODEL`.
+    Args:
+        into: the folder for the models. Default: `runs/NAME-warmup`.
+        objects: replace what the config names, as in `train`.
     """
     settings = read_config(config, overrides, **objects)
     if settings.warmup is None:

@@ -14,11 +14,11 @@ def test_a_run_whose_process_was_lost_goes_on_as_often_as_the_config_says(
 ) -> None:
     tries: list[tuple[bool, bool]] = []
 
-    def lost(settings: Any, runs: Any, resume: bool, overwrite: bool, *others: Any) -> Any:
+    def lost(settings: Any, runs: Any, *, resume: bool, overwrite: bool, **others: Any) -> Any:
         tries.append((resume, overwrite))
         raise ProcessLost("home p was lost")
 
-    monkeypatch.setattr(training, "_train", lost)
+    monkeypatch.setattr(training, "train_once", lost)
     config = run_config(cluster={"learners": {"gpus": 0}, "restarts": 2})
     with pytest.raises(ProcessLost, match="home p was lost"):
         training.train(config, overwrite=True, show="silent")

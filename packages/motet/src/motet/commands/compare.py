@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from motet.commands.comparison_tables import print_comparison
-from motet.commands.options import AsJson, Runs, check_picture
+from motet.commands.from_api import ApiCall, of_api
+from motet.commands.options import AsJson, check_picture
 from motet.errors import ConfigError
 
 
@@ -46,8 +47,9 @@ BandOption = Annotated[
 ]
 
 
+@of_api("motet.api.run_rows:compare")
 def compare(
-    runs: Runs,
+    call: ApiCall,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     as_latex: AsLatex = False,
@@ -64,13 +66,12 @@ def compare(
         plot,
         {"--metric": metric, "--band": band},
     )
-    from motet import api
     from motet.api.comparison_tables import csv_of, latex_of
     from motet.api.many_runs import runs as load
 
-    rows = api.compare(runs)
+    rows = call()
     if plot is not None:
-        load(runs).plot(plot, metric, (band or BandChoice.interval).value)
+        load(call.values["runs"]).plot(plot, metric, (band or BandChoice.interval).value)
     if as_json:
         print(json.dumps(rows))
     elif as_csv or as_latex:

@@ -6,7 +6,7 @@ import typer
 from rich.text import Text
 
 from motet.commands.console import listed, out
-from motet.commands.options import RunArgument
+from motet.commands.from_api import ApiCall, of_api
 from motet.safety.visible import styled, visible
 
 if TYPE_CHECKING:
@@ -15,25 +15,9 @@ if TYPE_CHECKING:
     from motet.core import Prompt, Round
 
 
+@of_api("motet.api.recorded:episodes")
 def episodes(
-    run: RunArgument,
-    step: Annotated[
-        int | None,
-        typer.Option(help="The step. Default: the last recorded one.", show_default=False),
-    ] = None,
-    worst: Annotated[
-        int | None, typer.Option(help="Show the N with the lowest reward.", show_default=False)
-    ] = None,
-    best: Annotated[
-        int | None, typer.Option(help="Show the N with the highest reward.", show_default=False)
-    ] = None,
-    faults: Annotated[bool, typer.Option("--faults", help="Show only those with faults.")] = False,
-    task: Annotated[
-        str | None, typer.Option(help="Show only those of this task id.", show_default=False)
-    ] = None,
-    evaluation: Annotated[
-        bool, typer.Option("--evaluation", help="Show games of evaluations, not of training.")
-    ] = False,
+    call: ApiCall,
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Show the whole traceback of every fault.")
     ] = False,
@@ -42,22 +26,12 @@ def episodes(
 
     Example: motet episodes runs/quickstart --step 12 --worst 5
     """
-    from motet import api
-
-    found = api.episodes(
-        run,
-        step=step,
-        kind="evaluate" if evaluation else "train",
-        best=best,
-        worst=worst,
-        faults=faults,
-        task=task,
-    )
+    found, asked = call(), call.values
     for one in found:
         print_recorded(one, traceback)
     if not found:
-        out.print(f"{run} has no such episode" + (" with a fault" if faults else ""))
-    elif not evaluation and not any(one.advantages for one in found):
+        out.print(f"{asked['run']} has no such episode" + " with a fault" * asked["faults"])
+    elif not asked["evaluation"] and not any(one.advantages for one in found):
         out.print(
             "no advantages: they need more than the recorded rewards (a critic, a KL penalty in "
             "the reward, a moving average, a learned reward, pairs), or code that the run names, "

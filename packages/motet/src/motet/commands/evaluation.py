@@ -2,87 +2,61 @@
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from motet.commands.console import print_episode, print_replay, print_tree
 from motet.commands.evaluation_tables import print_baselines, print_crossplay, print_evaluation
-from motet.commands.options import (
-    Against,
-    AsJson,
-    BaselinesOption,
-    BestOf,
-    BlankTurn,
-    Chooser,
-    Curves,
-    Greedy,
-    Overrides,
-    PassAt,
-    Players,
-    RunArgument,
-    Runs,
-    Samples,
-    ShuffleTurn,
-    Single,
-    Target,
-    TeamOption,
-    Traceback,
-    check_config,
-    check_picture,
-    numbers,
-)
+from motet.commands.from_api import ApiCall, of_api
+from motet.commands.options import AsJson, Traceback, check_picture
 from motet.errors import ConfigError, MotetError
 from motet.safety.visible import visible
 
-_SAID_OTHERWISE = ("--team", "--shuffle-turn", "--blank-turn", "--plot", "--traceback")
+_SAID_OTHERWISE = ("--team", "--shuffle-turn", "--blank-turn", "--traceback")
+"""Options that the name of a kept evaluation says, or that change nothing that is played."""
 
 
+@of_api("motet.api.evaluation:evaluate", "motet.api.comparing:measure_baselines")
 def evaluate(
-    target: Target,
-    overrides: Overrides = None,
-    team: TeamOption = Players.own,
-    greedy: Greedy = False,
-    samples: Samples = None,
-    pass_at: PassAt = None,
-    shuffle_turn: ShuffleTurn = None,
-    blank_turn: BlankTurn = None,
-    verifier: Chooser = None,
-    best_of: BestOf = None,
-    plot: Curves = None,
-    baselines: BaselinesOption = False,
-    single: Single = None,
-    against: Against = None,
-    traceback: Traceback = False,
+    play: ApiCall,
+    compare: ApiCall,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --verifier: also plot accuracy against tokens to this PNG file.",
+            show_default=False,
+        ),
+    ] = None,
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines",
+            help="Compare with the untrained team, a single agent, untrained communication, and "
+            "best-of-n sampling. --single and --against belong to it.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Play the held-out tasks and report metrics. docs/evaluation.md explains every metric.
 
     Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
-    check_config(target, overrides)
+    target = play.values["target"]
+    _refuse_mixture(play, compare, plot, baselines)
     from motet.api.keeping import Keeper
 
-    asked = {
-        "--team": team is not Players.own,
-        "--greedy": greedy,
-        "--samples": samples,
-        "--pass-at": pass_at,
-        "--shuffle-turn": shuffle_turn,
-        "--blank-turn": blank_turn,
-        "--verifier": verifier,
-        "--best-of": best_of,
-        "--plot": plot,
-        "--single": single,
-        "--against": against,
-        "--traceback": traceback,
-    }
-    _refuse_mixture(baselines, asked)
-    keeper = Keeper([target])
-    figures = _figures(target, overrides or [], baselines, asked)
-    kept = keeper.keep(_kind(baselines, asked), [*_given(asked), *(overrides or [])], figures)
-    _plot_selection(figures, plot)
+    keeper, asked = Keeper([target]), compare if baselines else play
+    figures = asked()
+    said = [*_words(asked), *play.values["overrides"]]
+    kept = keeper.keep("baselines" if baselines else _kind(play), said, figures)
+    if plot is not None:
+        from motet.trainer.plot import selection_curves
+
+        selection_curves(figures["selection"]["turns"], plot)
     if as_json:
         print(json.dumps(figures))
     else:
@@ -90,138 +64,62 @@ def evaluate(
     _say(kept)
 
 
-def _figures(
-    target: Path, overrides: list[str], baselines: bool, asked: dict[str, Any]
-) -> dict[str, Any]:
-    from motet import api
-
-    if baselines:
-        return api.measure_baselines(
-            target,
-            overrides,
-            samples=asked["--samples"],
-            single=asked["--single"],
-            against=asked["--against"] or [],
-        )
-    return api.evaluate(
-        target,
-        overrides,
-        team="reference" if asked["--team"] else "own",
-        greedy=asked["--greedy"],
-        samples=asked["--samples"],
-        pass_at=_counts("--pass-at", asked["--pass-at"]),
-        shuffle_turn=asked["--shuffle-turn"],
-        blank_turn=asked["--blank-turn"],
-        verifier=asked["--verifier"],
-        best_of=_counts("--best-of", asked["--best-of"]),
-        traceback=asked["--traceback"],
-    )
-
-
-def _kind(baselines: bool, asked: dict[str, Any]) -> str:
+def _kind(play: ApiCall) -> str:
     """Return the name under which an evaluation is kept in its run."""
     for how in ("shuffle", "blank"):
-        if (turn := asked[f"--{how}-turn"]) is not None:
+        if (turn := play.values[f"{how}_turn"]) is not None:
             return f"{'shuffled' if how == 'shuffle' else how}-turn-{turn}"
-    return "reference" if asked["--team"] else "baselines" if baselines else "evaluation"
+    return "reference" if play.values["team"] == "reference" else "evaluation"
 
 
-def _given(options: dict[str, Any]) -> list[str]:
+def _words(call: ApiCall) -> list[str]:
     """Return the options that were given and change what is played, as they are typed."""
-    said = []
-    for name, value in options.items():
-        if value and name not in _SAID_OTHERWISE:
-            values = value if isinstance(value, list) else [value]
-            said += [name if one is True else f"{name} {one}" for one in values]
-    return said
+    return [
+        word for flag, words in call.typed.items() if flag not in _SAID_OTHERWISE for word in words
+    ]
 
 
-def _say(lines: list[str]) -> None:
+def _say(lines: Sequence[str]) -> None:
     """Print lines on standard error, so that --json stays one object."""
     for line in lines:
         print(visible(line), file=sys.stderr)
 
 
-def _plot_selection(figures: dict[str, Any], plot: Path | None) -> None:
-    if plot is not None:
-        from motet.trainer.plot import selection_curves
-
-        selection_curves(figures["selection"]["turns"], plot)
-
-
-def _counts(option: str, text: str | None) -> list[int] | None:
-    return None if text is None else numbers(option, text)
-
-
-def _refuse_mixture(baselines: bool, asked: dict[str, Any]) -> None:
+def _refuse_mixture(play: ApiCall, compare: ApiCall, plot: Path | None, baselines: bool) -> None:
     """Raise ConfigError if options of the plain evaluation and of --baselines are mixed, or if
     --plot or --best-of have no verifier."""
-    check_picture(asked["--plot"])
-    given = [option for option, value in asked.items() if value and option != "--samples"]
-    compared = [option for option in given if option in ("--single", "--against")]
-    plain = [option for option in given if option not in compared]
-    chosen = [option for option in given if option in ("--best-of", "--plot")]
+    check_picture(plot)
+    plotted = [] if plot is None else ["--plot"]
+    plain = [flag for flag in (*play.typed, *plotted) if flag not in compare.known]
+    compared = [flag for flag in compare.typed if flag not in play.known]
+    chosen = [flag for flag in plain if flag in ("--best-of", "--plot")]
     if baselines and plain:
         raise ConfigError(f"got --baselines and {', '.join(plain)}; expected only one of them")
     if compared and not baselines:
         raise ConfigError(f"got {', '.join(compared)} without --baselines: add --baselines")
-    if chosen and asked["--verifier"] is None:
+    if chosen and "--verifier" not in play.typed:
         raise ConfigError(f"got {', '.join(chosen)} without --verifier: add --verifier")
 
 
-def play(
-    target: Target,
-    overrides: Overrides = None,
-    task: Annotated[int, typer.Option(help="The number of the held-out task, from 0.")] = 0,
-    greedy: Greedy = False,
-    interactive: Annotated[
-        str | None,
-        typer.Option(
-            "--interactive",
-            help="Take part by typing: the name of an agent to write its answers, or feedback to "
-            "write the feedback between turns.",
-            show_default=False,
-        ),
-    ] = None,
-    traceback: Traceback = False,
-) -> None:
+@of_api("motet.api.evaluation:play")
+def play(call: ApiCall, traceback: Traceback = False) -> None:
     """Show how a team plays one task, or take part: as an agent, or by giving feedback between
     turns.
 
     Example: motet play runs/quickstart --task 3 --interactive aux
     """
-    check_config(target, overrides)
-    from motet import api
-
     try:
-        episode = api.play(target, overrides or [], task=task, greedy=greedy, person=interactive)
+        episode = call()
     except EOFError as error:
         raise ConfigError(
-            f"the input ended before the game; expected one line for every turn of {interactive}"
+            "the input ended before the game; expected one line for every turn of "
+            f"{call.values['interactive']}"
         ) from error
     print_episode(episode, traceback)
 
 
-def replay(
-    run: RunArgument,
-    step: Annotated[
-        int | None,
-        typer.Option(help="The step, from 1. Default: the last recorded one.", show_default=False),
-    ] = None,
-    recorded: Annotated[
-        bool,
-        typer.Option(
-            "--recorded", help="Train on the recorded episodes instead of sampling again."
-        ),
-    ] = False,
-    episode: Annotated[
-        str | None,
-        typer.Option(
-            help="Only sample this episode again, and show it.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+@of_api("motet.api.replaying:replay")
+def replay(call: ApiCall) -> None:
     """Repeat one step of a run exactly, and compare episodes, metrics and weights with the record.
 
     The replay starts at the last checkpoint before the step. Nothing is written. The exit code is 1
@@ -229,10 +127,8 @@ def replay(
 
     Example: motet replay runs/quickstart --step 12
     """
-    from motet import api
-
-    again = api.replay(run, step=step, recorded=recorded, episode=episode)
-    if episode is not None:
+    again = call()
+    if call.values["episode"] is not None:
         print_tree(again.episodes[0])
     print_replay(again)
     if not again.same:
@@ -246,14 +142,9 @@ def replay(
         )
 
 
+@of_api("motet.api.comparing:crossplay", leave_out=("overrides",))
 def crossplay(
-    runs: Runs,
-    tasks: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of held-out tasks. Default: evaluation.tasks.", show_default=False
-        ),
-    ] = None,
+    call: ApiCall,
     plot: Annotated[
         Path | None, typer.Option(help="Also plot the matrix to this PNG file.", show_default=False)
     ] = None,
@@ -264,19 +155,18 @@ def crossplay(
 
     Example: motet crossplay runs/quickstart-seed0 runs/quickstart-seed1 --plot cross.png
     """
-    from dataclasses import asdict
-
-    from motet import api
-    from motet.api.keeping import Keeper
-    from motet.trainer.plot import cross_matrix
-
     check_picture(plot)
+    from motet.api.keeping import Keeper
+
+    runs = call.values["runs"]
     keeper = Keeper(runs)
-    found = api.crossplay(runs, [] if tasks is None else [f"evaluation.tasks={tasks}"])
+    found = call()
     together = len({run.resolve().parent for run in runs}) == 1
     names = [run.resolve().name if together else str(run) for run in runs]
-    kept = keeper.keep("crossplay", [*names, *_given({"--tasks": tasks})], asdict(found))
+    kept = keeper.keep("crossplay", [*names, *_words(call)], asdict(found))
     if plot is not None:
+        from motet.trainer.plot import cross_matrix
+
         cross_matrix(
             found.success,
             [Path(run).name for run in found.runs],

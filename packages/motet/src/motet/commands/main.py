@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,8 +28,9 @@ from motet.commands.exit_codes import (
     traceback_shown,
 )
 from motet.commands.export import export
+from motet.commands.from_api import ApiCall, of_api
 from motet.commands.machine import doctor, plan, print_expected
-from motet.commands.options import ConfigArgument, Overrides, Traceback, check_config, numbers
+from motet.commands.options import ConfigArgument, Overrides, parts_of
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing
 
@@ -71,19 +72,12 @@ START_AGAIN = "start again with --overwrite"
 
 
 @app.command()
+@of_api("motet.api.training:train")
 def train(
-    config: ConfigArgument,
-    overrides: Overrides = None,
+    call: ApiCall,
     dry: Annotated[
         bool,
         typer.Option("--dry-run", help="Check the config and show its cost, without training."),
-    ] = False,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume the run in runs/NAME from its last checkpoint."),
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Delete the run in runs/NAME and start again.")
     ] = False,
     seeds: Annotated[
         str | None,
@@ -92,56 +86,43 @@ def train(
             show_default=False,
         ),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="The folder that contains the run folders.")] = Path(
-        "runs"
-    ),
-    traceback: Traceback = False,
 ) -> None:
     """Run the warm-up, evaluate, train, and evaluate again. All results are in runs/NAME.
 
     Example: motet train relay train.steps=100 --seeds 0,1,2
     """
-    check_config(config, overrides)
     from motet import api
 
-    with traceback_shown(traceback):
+    config, overrides = call.values["config"], call.values["overrides"]
+    with traceback_shown(call.values["traceback"]):
         if dry:
-            print_dry_run(config, overrides or [])
-            return
-        if seeds is None:
-            settled = api.read_config(config, overrides or [])
-            _train_one(settled, runs, resume, overwrite, traceback)
-            return
-        settings = [
-            api.read_config(config, [*(overrides or []), f"seed={seed}"])
-            for seed in numbers("--seeds", seeds)
-        ]
-        _train_all(settings, runs, resume, overwrite, traceback)
+            print_dry_run(config, overrides)
+        elif seeds is None:
+            _train_one(call, api.read_config(config, overrides))
+        else:
+            numbers = parts_of("--seeds", seeds, int)
+            _train_all(
+                call, [api.read_config(config, [*overrides, f"seed={seed}"]) for seed in numbers]
+            )
 
 
-def _train_one(
-    settings: "RunConfig", runs: Path, resume: bool, overwrite: bool, traceback: bool
-) -> None:
-    from motet import api
-
+def _train_one(call: ApiCall, settings: "RunConfig", *, resume: bool | None = None) -> None:
+    runs = call.values["runs"]
+    resume = call.values["resume"] if resume is None else resume
     with resume_hint(runs, settings.name), new_run_hint(START_AGAIN):
-        summary = api.train(
-            settings, resume=resume, overwrite=overwrite, runs=runs, traceback=traceback
-        )
-        print_finished(summary, runs)
+        print_finished(call(config=settings, overrides=(), resume=resume), runs)
 
 
-def _train_all(
-    settings: Sequence["RunConfig"], runs: Path, resume: bool, overwrite: bool, traceback: bool
-) -> None:
+def _train_all(call: ApiCall, settings: Sequence["RunConfig"]) -> None:
     """Train several runs one after the other and print their comparison. Their names contain their
     seeds."""
     from motet import api
 
+    resume, overwrite = call.values["resume"], call.values["overwrite"]
     if resume and overwrite:
         raise ConfigError("got --resume and --overwrite, expected at most one of them")
     named = [one.model_copy(update={"name": f"{one.name}-seed{one.seed}"}) for one in settings]
-    folders = [runs / one.name for one in named]
+    folders = [call.values["runs"] / one.name for one in named]
     taken = [str(folder) for folder in folders if folder.exists() and not (resume or overwrite)]
     if taken:
         raise ConfigError(
@@ -149,13 +130,12 @@ def _train_all(
             "--overwrite deletes them and starts again"
         )
     for one, folder in zip(named, folders, strict=True):
-        begun = resume and (folder / "config.yaml").exists()
-        _train_one(one, runs, begun, overwrite, traceback)
+        _train_one(call, one, resume=resume and (folder / "config.yaml").exists())
     if len(folders) > 1:
         print_comparison(api.compare(folders))
 
 
-def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
+def print_dry_run(config: "api.ConfigLike", overrides: Sequence[str]) -> None:
     """Print the resolved config, and what a training step samples and how much memory it needs.
     Nothing is started."""
     from motet import api
@@ -169,31 +149,23 @@ def print_dry_run(config: "api.ConfigLike", overrides: list[str]) -> None:
 
 
 @app.command()
-def warmup(
-    config: ConfigArgument,
-    overrides: Overrides = None,
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder for the models. Default: runs/NAME-warmup.", show_default=False
-        ),
-    ] = None,
-) -> None:
+@of_api("motet.api.training:warmup")
+def warmup(call: ApiCall) -> None:
     """Run only the supervised warm-up, on the environment's demonstrations or solutions.
 
     Example: motet warmup quickstart warmup.steps=200 --into models/warm
     """
-    check_config(config, overrides)
-    from motet import api
-
-    warm = api.warmup(config, overrides or [], into=into)
+    warm = call()
     for model, folder in warm.items():
         out.print(f"{model} is in {folder}", soft_wrap=True)
     start = " ".join(
         f"models.{model}.embedded=null models.{model}.path={folder}"
         for model, folder in warm.items()
     )
-    out.print(f"train from it with: motet train {config} warmup=null {start}", soft_wrap=True)
+    out.print(
+        f"train from it with: motet train {call.values['config']} warmup=null {start}",
+        soft_wrap=True,
+    )
 
 
 for command in (evaluate, play, compare, episodes, replay, crossplay, export, plan, doctor):
@@ -247,20 +219,17 @@ def show(config: ConfigArgument, overrides: Overrides = None) -> None:
 
 
 @app.command()
-def check(
-    config: ConfigArgument, overrides: Overrides = None, traceback: Traceback = False
-) -> None:
+@of_api("motet.api.dry_runs:check")
+def check(call: ApiCall) -> None:
     """Check a config: run two steps with tiny models in place of the real ones.
 
     Example: motet check relay
     """
-    check_config(config, overrides)
-    from motet import api
-
+    traceback = call.values["traceback"]
     with traceback_shown(traceback):
-        shown: Literal["auto", "silent"] = "auto" if traceback else "silent"
-        summary = api.check(config, overrides or [], shown, traceback)
-    out.print(f"{config}: two steps with tiny models succeeded ({summary['wall_seconds']:.0f} s)")
+        summary = call(show="auto" if traceback else "silent")
+    seconds = f"{summary['wall_seconds']:.0f} s"
+    out.print(f"{call.values['config']}: two steps with tiny models succeeded ({seconds})")
     for part, instead in summary["stand_ins"].items():
         out.print(f"replaced {part}: {instead}")
     for line in summary["notes"]:

@@ -1,13 +1,17 @@
-"""Arguments and options that several commands share, and those of evaluate and of the servers."""
+"""Arguments and options that several commands share, and those of the servers."""
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from motet.commands.shell_completion import complete_config, complete_run, complete_target
 from motet.errors import ConfigError
+
+Part = TypeVar("Part")
 
 Target = Annotated[
     Path,
@@ -47,97 +51,14 @@ Runs = Annotated[
 ]
 
 
-# ---- evaluate
-
-
-class Players(StrEnum):
-    """Which team plays in an evaluation."""
-
-    own = "own"
-    reference = "reference"
-
-
-TeamOption = Annotated[
-    Players,
-    typer.Option(
-        help="own: the team of the run or config. reference: the solutions of the environment."
-    ),
-]
-Greedy = Annotated[
-    bool,
-    typer.Option("--greedy", help="Take the most likely token at each step instead of sampling."),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option(help="Games per task, instead of evaluation.samples.", show_default=False),
-]
-PassAt = Annotated[
-    str | None,
-    typer.Option(
-        help="Values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.",
-        show_default=False,
-    ),
-]
-ShuffleTurn = Annotated[
-    int | None,
-    typer.Option(
-        help="After this turn, agents get the replies of another task. This measures whether "
-        "messages matter.",
-        show_default=False,
-    ),
-]
-BlankTurn = Annotated[
-    int | None,
-    typer.Option(
-        help="After this turn, agents get empty messages of the others: another control.",
-        show_default=False,
-    ),
-]
-Chooser = Annotated[
-    str | None,
-    typer.Option(
-        help="A verifier that chooses among the answers of several games: the address of its "
-        "server, or its folder.",
-        show_default=False,
-    ),
-]
-BestOf = Annotated[
-    str | None,
-    typer.Option(
-        help="With --verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest "
-        "number is played.",
-        show_default=False,
-    ),
-]
-Curves = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --verifier: also plot accuracy against tokens to this PNG file.",
-        show_default=False,
-    ),
-]
-BaselinesOption = Annotated[
-    bool,
-    typer.Option(
-        "--baselines",
-        help="Compare with the untrained team, a single agent, untrained communication, and "
-        "best-of-n sampling.",
-    ),
-]
-Single = Annotated[
-    str | None,
-    typer.Option(
-        help="With --baselines: the agent whose policy plays alone. Default: the last agent.",
-        show_default=False,
-    ),
-]
-Against = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="With --baselines: another run on the same tasks. Can be repeated.",
-        show_default=False,
-    ),
-]
+ARGUMENTS = {
+    "config": ConfigArgument,
+    "target": Target,
+    "overrides": Overrides,
+    "run": RunArgument,
+    "runs": Runs,
+}
+"""Parameter of the API -> the argument that gives it."""
 
 
 def check_picture(path: Path | None) -> None:
@@ -148,22 +69,32 @@ def check_picture(path: Path | None) -> None:
         )
 
 
-def check_config(target: Path, overrides: list[str] | None) -> None:
+def check_config(target: Path, overrides: Sequence[str] | None) -> None:
     """Refuse a wrong config before the imports of torch and transformers, which take seconds."""
     from motet.config.load import load_target
 
     load_target(target, overrides or [])
 
 
-def numbers(option: str, text: str) -> list[int]:
-    """Read the value of an option that takes numbers. Raises: ConfigError."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts) or len({*map(int, parts)}) < len(parts):
-        raise ConfigError(
-            f"{option} is {text!r}; expected different whole numbers separated by commas, such as "
-            "0,1,2"
-        )
-    return [int(part) for part in parts]
+_LISTS: dict[Any, tuple[str, str]] = {
+    int: ("whole numbers", "0,1,2"),
+    float: ("numbers", "0.7,1.0,1.3"),
+    str: ("names", "alice,bob"),
+}
+"""Type of the parts of a list -> what they are called, and an example."""
+
+
+def parts_of(flag: str, text: str, kind: Callable[[str], Part]) -> tuple[Part, ...]:
+    """Read the value of an option that takes a list with commas. Raises: ConfigError."""
+    words = [word.strip() for word in text.split(",")]
+    with suppress(ValueError):
+        found = tuple(kind(word) for word in words)
+        if len(set(found)) == len(found) and all(words):
+            return found
+    named, example = _LISTS[kind]
+    raise ConfigError(
+        f"{flag} is {text!r}; expected different {named} separated by commas, such as {example}"
+    )
 
 
 # ----------------------------------------------------------------------------------- verifier serve
