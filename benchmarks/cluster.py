@@ -204,7 +204,7 @@ def runs(rounds: int) -> list[dict[str, Any]]:
                     show=False,
                 )
                 wall = perf_counter() - begun
-                stages = summary["profile"]
+                stages = summary.profile
                 seconds[name].append({**stages, "rest": wall - STEPS * _step(stages)})
                 print(f"{name}: {_step(stages):.3f} s per step", flush=True)
     plain = [_step(one) for one in seconds["one process"]]

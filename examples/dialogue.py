@@ -34,5 +34,5 @@ shopping = Shopping(dialogue, agents=["caller", "reader"])
 
 if __name__ == "__main__":
     summary = motet.train("examples/dialogue.yaml", overwrite=True)
-    before, after = (summary["heldout"][when]["success"] for when in ("before", "after"))
+    before, after = (summary.heldout[when].success for when in ("before", "after"))
     print(f"the dearest item bought, held out: {before:.2f} -> {after:.2f}")

@@ -28,5 +28,5 @@ if __name__ == "__main__":
         ],
         overwrite=True,
     )
-    before, after = (summary["heldout"][when]["success"] for when in ("before", "after"))
+    before, after = (summary.heldout[when].success for when in ("before", "after"))
     print(f"the same number, held out: {before:.2f} -> {after:.2f}")

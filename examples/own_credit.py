@@ -32,5 +32,5 @@ if __name__ == "__main__":
         credit=lenient,
         overwrite=True,
     )
-    before, after = (summary["heldout"][when]["success"] for when in ("before", "after"))
+    before, after = (summary.heldout[when].success for when in ("before", "after"))
     print(f"the same number, held out: {before:.2f} -> {after:.2f}")

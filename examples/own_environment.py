@@ -33,5 +33,5 @@ class SameNumber(motet.Environment):
 if __name__ == "__main__":
     print(motet.check_environment(SameNumber()))
     summary = motet.train("examples/same_number.yaml", ["name=own_environment"], overwrite=True)
-    before, after = (summary["heldout"][when]["success"] for when in ("before", "after"))
+    before, after = (summary.heldout[when].success for when in ("before", "after"))
     print(f"the same number, held out: {before:.2f} -> {after:.2f}")

@@ -25,5 +25,5 @@ if __name__ == "__main__":
         ["name=own_reward", "reward.name=examples/own_reward.py:high_and_same"],
         overwrite=True,
     )
-    before, after = (summary["heldout"][when]["terms"]["height"] for when in ("before", "after"))
+    before, after = (summary.heldout[when].terms["height"] for when in ("before", "after"))
     print(f"height of what both said, held out: {before:.2f} -> {after:.2f}")

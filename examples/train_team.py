@@ -23,5 +23,5 @@ summary = motet.train_team(
     name="train_team",
     overwrite=True,
 )
-before, after = (summary["heldout"][when]["reward"] for when in ("before", "after"))
+before, after = (summary.heldout[when].reward for when in ("before", "after"))
 print(f"vowels, held out: {before:.2f} -> {after:.2f}")

@@ -12,6 +12,8 @@ import pytest
 import motet
 from motet.commands import console
 from motet.commands.main import main
+from motet.core.records import as_json
+from motet.evaluation.baseline_table import BaselineRow, BaselineTable
 from tests.small_runs import GAMES, LORA, run_config, summary
 
 pytestmark = pytest.mark.filterwarnings(
@@ -34,8 +36,8 @@ def measured(target: Any, *overrides: str, **named: Any) -> dict[str, Any]:
     return motet.measure_baselines(target, overrides, show="silent", **named)
 
 
-def rows(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {row["protocol"]: row for row in found["rows"]}
+def rows(found: BaselineTable) -> dict[str, BaselineRow]:
+    return {row.protocol: row for row in found.rows}
 
 
 def timeless(found: dict[str, Any]) -> dict[str, Any]:
@@ -64,14 +66,14 @@ def table(run) -> dict[str, Any]:
 def test_every_protocol_has_a_row_and_two_tables_are_alike(run, table):
     found = table
     assert tuple(rows(found)) == ALL
-    assert (found["tasks"], found["samples"], found["left_out"]) == (4, 1, {})
-    assert timeless(measured(run)) == timeless(found)
-    assert all(row["time"]["seconds_per_task"] > 0 for row in found["rows"])
-    assert json.loads(json.dumps(found)) == found
-    for row in found["rows"]:
-        assert (row["tasks"], row["faults"], row["causes"]) == (4, 0, {})
+    assert (found.tasks, found.samples, found.left_out) == (4, 1, {})
+    assert timeless(as_json(measured(run))) == timeless(as_json(found))
+    assert all(row.time["seconds_per_task"] > 0 for row in found.rows)
+    assert json.loads(json.dumps(as_json(found))) == as_json(found)
+    for row in found.rows:
+        assert (row.tasks, row.faults, row.causes) == (4, 0, {})
         for name in ("success", "reward"):
-            assert row[name]["low"] <= row[name]["mean"] <= row[name]["high"]
+            assert (ends := getattr(row, name)).low <= ends.mean <= ends.high
 
 
 @pytest.mark.parametrize("policies", [None, LORA], ids=["full", "adapters"])
@@ -81,7 +83,7 @@ def test_the_first_rows_are_the_runs_own_evaluations(run, table, train, policies
     heldout = summary(played)["heldout"]
     for protocol, when in (("trained team", "after"), ("untrained team", "before")):
         row = found[protocol]
-        figures = (row["success"]["mean"], row["reward"]["mean"], row["tokens_per_task"])
+        figures = (row.success.mean, row.reward.mean, row.tokens_per_task)
         assert figures == pytest.approx(
             (heldout[when]["success"], heldout[when]["reward"], heldout[when]["tokens"] / 4)
         )
@@ -89,9 +91,9 @@ def test_the_first_rows_are_the_runs_own_evaluations(run, table, train, policies
 
 def test_the_first_row_leads_and_the_others_are_behind_it_task_by_task(table):
     found = rows(table)
-    assert found["trained team"]["lead"] == {}
-    ahead = found["trained team"]["reward"]["mean"] - found["single agent"]["reward"]["mean"]
-    assert found["single agent"]["lead"]["reward"]["mean"] == pytest.approx(ahead)
+    assert found["trained team"].lead == {}
+    ahead = found["trained team"].reward.mean - found["single agent"].reward.mean
+    assert found["single agent"].lead["reward"].mean == pytest.approx(ahead)
 
 
 def test_what_is_chosen_from_n_samples_costs_no_more_than_the_team(table):
@@ -99,11 +101,11 @@ def test_what_is_chosen_from_n_samples_costs_no_more_than_the_team(table):
     team, single, best, majority = (
         found[name] for name in ("trained team", "single agent", "best of n", "majority of n")
     )
-    assert best["n"] == majority["n"] >= 2
-    assert best["tokens_per_task"] == majority["tokens_per_task"] <= team["tokens_per_task"]
-    assert best["reward"]["mean"] >= max(single["reward"]["mean"], majority["reward"]["mean"])
-    assert "the most common answer of the single agent" in majority["note"]
-    assert "oracle" in best["note"]
+    assert best.n == majority.n >= 2
+    assert best.tokens_per_task == majority.tokens_per_task <= team.tokens_per_task
+    assert best.reward.mean >= max(single.reward.mean, majority.reward.mean)
+    assert "the most common answer of the single agent" in majority.note
+    assert "oracle" in best.note
 
 
 def test_talking_costs_what_was_said_on_the_way(run):
@@ -112,14 +114,14 @@ def test_talking_costs_what_was_said_on_the_way(run):
     There are two agents and two turns, and a discussion has twice as many answers.
     """
     found = rows(measured(run, samples=4))
-    tokens = {name: row["tokens_per_task"] for name, row in found.items()}
+    tokens = {name: row.tokens_per_task for name, row in found.items()}
     assert tokens["one-round discussion"] == pytest.approx(2 * tokens["untrained team"], rel=0.15)
     assert tokens["sequential pipeline"] == pytest.approx(tokens["untrained team"], rel=0.15)
     assert tokens["naive concatenation"] == pytest.approx(tokens["untrained team"] / 2, rel=0.15)
 
 
 def test_who_plays_alone_can_be_said(run, table):
-    notes = [rows(one)["single agent"]["note"] for one in (table, measured(run, single="a"))]
+    notes = [rows(one)["single agent"].note for one in (table, measured(run, single="a"))]
     assert notes == ["played by the policy of b", "played by the policy of a"]
     with pytest.raises(
         motet.ConfigError, match="single names agent 'c'; expected one of the agents a, b"
@@ -130,15 +132,15 @@ def test_who_plays_alone_can_be_said(run, table):
 def test_a_config_is_measured_before_any_training():
     found = measured(shared())
     assert tuple(rows(found)) == ALL[1:]
-    assert rows(found)["untrained team"]["lead"] == {}
-    assert rows(found)["sequential pipeline"]["lead"].keys() == {"success", "reward"}
+    assert rows(found)["untrained team"].lead == {}
+    assert rows(found)["sequential pipeline"].lead.keys() == {"success", "reward"}
 
 
 def test_what_a_game_does_not_allow_is_left_out_with_a_reason():
     one_turn = rows(measured(run_config()))
-    assert one_turn["naive concatenation"]["success"] == one_turn["untrained team"]["success"]
-    assert "the game has one turn" in one_turn["naive concatenation"]["note"]
-    assert measured(run_config())["left_out"] == {
+    assert one_turn["naive concatenation"].success == one_turn["untrained team"].success
+    assert "the game has one turn" in one_turn["naive concatenation"].note
+    assert measured(run_config()).left_out == {
         "single agent": "Coded does not define alone(), the game for one agent"
     }
     relay = run_config(
@@ -148,14 +150,14 @@ def test_what_a_game_does_not_allow_is_left_out_with_a_reason():
         evaluation={"tasks": 2},
     )
     assert (
-        measured(relay)["left_out"]["naive concatenation"]
+        measured(relay).left_out["naive concatenation"]
         == "this game reports no success after one turn"
     )
     alone = measured(
         run_config(game={"players": ["a"]}, team={"a": "p"}, policies={"p": {"model": "tiny"}})
     )
-    assert alone["left_out"] == dict.fromkeys(ALL[2:6], "the team is one agent")
-    assert [row["protocol"] for row in alone["rows"]] == [
+    assert alone.left_out == dict.fromkeys(ALL[2:6], "the team is one agent")
+    assert [row.protocol for row in alone.rows] == [
         "untrained team",
         "best of n",
         "majority of n",
@@ -165,7 +167,7 @@ def test_what_a_game_does_not_allow_is_left_out_with_a_reason():
 def test_a_game_that_breaks_costs_its_task_and_is_counted():
     found = rows(measured(shared(environment={**SHARED, "lost": [101]})))
     for row in found.values():
-        assert (row["tasks"], row["causes"]) == (3, {"environment/KeyError": 1})
+        assert (row.tasks, row.causes) == (3, {"environment/KeyError": 1})
 
 
 def test_another_run_on_the_same_tasks_has_a_row(run, tmp_path, train):
@@ -179,9 +181,7 @@ def test_another_run_on_the_same_tasks_has_a_row(run, tmp_path, train):
     found = measured(run, against=[other])
     assert tuple(rows(found)) == ("trained team", "trained team of solo", *ALL[1:])
     row, after = rows(found)["trained team of solo"], summary(other)["heldout"]["after"]
-    assert (row["success"]["mean"], row["reward"]["mean"]) == pytest.approx(
-        (after["success"], after["reward"])
-    )
+    assert (row.success.mean, row.reward.mean) == pytest.approx((after["success"], after["reward"]))
     assert tuple(rows(measured(shared(), against=[other])))[:2] == (
         "untrained team",
         "trained team of solo",
@@ -218,7 +218,7 @@ def test_the_table_says_what_the_json_says(run, table, command):
     code, out, _ = command(f"evaluate {run} --baselines")
     found = json.loads(command(f"evaluate {run} --baselines --json")[1])
     assert code == 0
-    assert timeless(found) == timeless(table)
+    assert timeless(found) == timeless(as_json(table))
     for row in found["rows"]:
         figures = (f"{row['success']['mean']:.3f}", f"{row['reward']['mean']:.3f}")
         assert re.search(rf"^{row['protocol']} +{figures[0]} +{figures[1]} ", out, re.MULTILINE)
@@ -256,9 +256,9 @@ def test_pass_at_k_and_turns_are_printed(run, command):
     code, out, _ = command(f"evaluate {run} --samples 4 --pass-at 1,3")
     found = motet.evaluate(run, samples=4, pass_at=[1, 3], show="silent")
     assert code == 0
-    for k in ("1", "3"):
-        assert re.search(rf"│ pass@{k} +│ +{found['pass_at'][k]:.3f} │", out)
-    second = found["by_turn"][1]
+    for k in (1, 3):
+        assert re.search(rf"│ pass@{k} +│ +{found.pass_at[k]:.3f} │", out)
+    second = found.by_turn[1]
     assert re.search(
         rf"│ 2 +│ +{second['played']:.3f} │ +{second['reward']:.3f} │ +{second['success']:.3f} │",
         out,

@@ -92,13 +92,13 @@ def test_true_ends_the_training_and_the_run_is_whole(at):
     ends = motet.Callback(**{at: lambda step, metrics: step == 4}, name="enough")
     summed = train(callbacks=[ends])
     run = Path("runs/run")
-    assert (summed["steps"], summed["ended_by"]) == (4, "enough")
+    assert (summed.steps, summed.ended_by) == (4, "enough")
     assert [row["step"] for row in steps(run)] == [1, 2, 3, 4]
     assert [row["step"] for row in rows(run) if "evaluate/success" in row] == [0, 2, 4]
     assert (run / "team" / "p").is_dir()
     assert (run / "checkpoints" / "step-000004").is_dir()
     again = motet.evaluate("runs/run", show="silent")
-    assert again["reward"] == summed["heldout"]["after"]["reward"]
+    assert again.reward == summed.heldout["after"].reward
 
 
 def test_a_run_that_was_ended_resumes_like_one_that_was_not(plain):
@@ -110,9 +110,9 @@ def test_a_run_that_was_ended_resumes_like_one_that_was_not(plain):
 
 def test_stop_when_a_metric_reaches_a_value():
     summed = train(callbacks=[motet.stop_when("evaluate/success", at_least=-1.0)])
-    assert (summed["steps"], summed["ended_by"]) == (0, "evaluate/success at least -1")
+    assert (summed.steps, summed.ended_by) == (0, "evaluate/success at least -1")
     summed = train(name="other", callbacks=[motet.stop_when("play/reward", at_most=-1.0)])
-    assert summed["steps"] == 6
+    assert summed.steps == 6
     with pytest.raises(motet.MotetError, match=r"stop_when names 'evaluate/sucess' \(did you mean"):
         train(name="typo", callbacks=[motet.stop_when("evaluate/sucess", at_least=0.5)])
     for bounds in ({}, {"at_least": 1.0, "at_most": 2.0}):

@@ -465,7 +465,7 @@ def test_ctrl_c_in_the_warm_up_leaves_no_half_model(motet, tmp_path, place):
         (0, False, None)
     ] * 2
     run = load_run(tmp_path / "warm")
-    assert (run.summary["finished"], run.summary["heldout"]) == (False, {})
+    assert (run.summary.finished, run.summary.heldout) == (False, {})
     assert (len(run.metrics), len(run.warmup) > 0) == (0, True)
     code, _, err = motet(f"evaluate {tmp_path}/warm")
     assert (code, "has no trained team" in err) == (2, True)

@@ -270,7 +270,7 @@ def test_the_key_of_an_endpoint_must_be_there_before_anything_is_loaded(chat, mo
 def test_check_plays_the_comparator(chat) -> None:
     team = {"a": "other", "b": "other"}
     for comparator, others in (({"history": 1}, {}), ({"team": team}, OTHER)):
-        assert motet.check(run_config(**MADPO, **others, comparator=comparator))["finished"]
+        assert motet.check(run_config(**MADPO, **others, comparator=comparator)).summary.finished
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_a_schedule_of_many_steps_is_read_at_once():
     "name", widely(["relay_iac", "relay_maac", "relay_ippo", "relay_mappo"], keep=["relay_mappo"])
 )
 def test_the_relays_configs_take_two_steps(name):
-    assert motet.check(config_path(name), ["train.tasks_per_step=4"])["steps"] == 2
+    assert motet.check(config_path(name), ["train.tasks_per_step=4"]).summary.steps == 2
 
 
 # ----------------------------------------------------------------------------------- what a step is

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from motet.api.many_runs import runs
 
 import motet
 from motet.algorithms import resolve
 from motet.api.code_record import loaded_code
-from motet.api.many_runs import runs
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import load_config
 from motet.config.paths import config_path
@@ -43,9 +43,9 @@ def test_edited_code_is_trained_on_and_told_apart_from_the_old():
     first, twin, other = motet.compare(
         [f"runs/{name}" for name in ("old-seed0", "old-seed1", "new-seed0")]
     )
-    assert (first["differs"], twin["differs"]) == ([], [])
-    assert first["group"] == twin["group"] != other["group"]
-    (line,) = other["differs"]
+    assert (first.differs, twin.differs) == ([], [])
+    assert first.group == twin.group != other.group
+    (line,) = other.differs
     assert line.startswith(f"code.{Path.cwd()}/bonus.py=")
     assert len(runs("runs/*").groups) == 2
 
@@ -55,7 +55,7 @@ def test_what_plays_an_old_run_with_new_code_says_so():
     assert "code_changed" not in motet.evaluate("runs/run", show="silent")
     Path("bonus.py").write_text("BONUS = 3.0\n")
     said = f"reward.name: the code has changed since the run in runs/run: {Path.cwd()}/bonus.py ("
-    (line,) = motet.evaluate("runs/run", show="silent")["code_changed"]
+    (line,) = motet.evaluate("runs/run", show="silent").code_changed
     assert line.startswith(said)
     again = motet.replay("runs/run", step=2, show="silent")
     assert again.code_changed[0].startswith(said)
@@ -75,12 +75,12 @@ def test_runs_are_compared_by_hashes_alone():
     for name in ("mine", "bonus"):
         Path(f"{name}.py").write_text("raise SystemExit('ran')\n")
         sys.modules.pop(name, None)
-    assert motet.compare(["runs/one", "runs/two"])[1]["differs"] == []
+    assert motet.compare(["runs/one", "runs/two"])[1].differs == []
     Path("runs/two/code.json").write_text('{"loaded": [{"code": {"a": []}}]}')
     with pytest.raises(motet.ConfigError, match=r"code.json: expected hashes of files"):
         motet.compare(["runs/one", "runs/two"])
     Path("runs/two/code.json").unlink()  # a run of an earlier version
-    assert motet.compare(["runs/one", "runs/two"])[1]["differs"] == []
+    assert motet.compare(["runs/one", "runs/two"])[1].differs == []
 
 
 def test_a_baseline_and_a_loss_that_were_edited_are_loaded_again(tmp_path):

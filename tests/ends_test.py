@@ -36,7 +36,7 @@ def test_check_and_dry_run_say_what_ends_a_completion(base: Path) -> None:
     cost = motet.dry_run(config(base, "told"))
     assert len(cost.notes) == 1
     assert cost.notes[0] == f"{TOLD} (end_tokens), {EOS}, or at its limit"
-    assert motet.check(config(base, "told"))["notes"] == cost.notes
+    assert motet.check(config(base, "told")).notes == cost.notes
 
 
 def test_a_template_without_an_end_of_a_turn_and_a_lower_model_max_length_are_said(

@@ -49,7 +49,7 @@ def log_probs(folder, base=None):
 
 def test_a_checkpoint_of_shards_is_exported_with_the_same_log_probs(runs, tmp_path):
     found = motet.export(runs / "shards" / "checkpoints" / NAME, tmp_path / "out")
-    assert found["steps"] == 2
+    assert found.steps == 2
     for name, base in (("p", None), ("q", tmp_path / "out" / "models" / "tiny")):
         own = base and runs / "whole" / "models" / "tiny"
         expected = log_probs(runs / "whole" / "team" / name, own)

@@ -91,7 +91,7 @@ def test_the_exported_team_plays_the_same_games(place, run, out):
     own = motet.evaluate(place / "runs" / run, samples=2, show="silent")
     moved = motet.evaluate(place / out, samples=2, show="silent")
     assert recorded(moved) == recorded(own)
-    assert moved["interval"] == own["interval"]
+    assert moved.interval == own.interval
 
 
 def test_a_checkpoint_and_the_best_team_are_evaluated_and_exported(place, tmp_path):
@@ -107,7 +107,7 @@ def test_a_checkpoint_and_the_best_team_are_evaluated_and_exported(place, tmp_pa
     best = motet.export(place / "runs" / "lora" / "best", tmp_path / "best")
     own = motet.evaluate(place / "runs" / "lora" / "best", show="silent")
     assert recorded(motet.evaluate(tmp_path / "best", show="silent")) == recorded(own)
-    assert f"{best['steps']} steps)" in (tmp_path / "best" / "README.md").read_text()
+    assert f"{best.steps} steps)" in (tmp_path / "best" / "README.md").read_text()
 
 
 def test_a_moved_export_plays_without_the_run_and_from_any_folder(place, tmp_path, monkeypatch):
@@ -206,7 +206,7 @@ def test_held_out_rows_come_along_and_training_rows_do_not(tmp_path, about):
     run, out = tmp_path / "runs" / "run", tmp_path / "out"
     found = motet.export(run, out)
     own = recorded(motet.evaluate(run, show="silent"))
-    assert len(found["copied"]) == 3
+    assert len(found.copied) == 3
     for file in ("rows.jsonl", "own.py", "beside.py"):
         (tmp_path / file).unlink()
     shutil.rmtree(run)
@@ -227,7 +227,7 @@ def test_functions_of_a_program_are_named_by_their_files_or_left_out(tmp_path):
         overrides=["rollout.samples=[2]", "decode.max_new_tokens=2"],
     )  # fmt: skip
     found = motet.export(tmp_path / "team", tmp_path / "out")
-    assert any("environment.reward was passed from Python" in line for line in found["left_out"])
+    assert any("environment.reward was passed from Python" in line for line in found.left_out)
     team = yaml.safe_load((tmp_path / "out" / "team.yaml").read_text())
     assert team["environment"]["agents"]["a"] == "./code/export_test.py:prompt"
     assert "data" not in team

@@ -75,6 +75,5 @@ def test_evaluate_prints_it_as_tables(run, monkeypatch, capsys):
 
 def test_the_json_of_an_evaluation_outside_debates_has_nothing_of_it(train):
     figures = motet.evaluate(train(run_config()), show="silent")
-    assert "influence" not in figures
-    assert "success_by_turn" not in figures
-    assert set(figures["by_turn"][0]) == {"played", "reward", "success"}
+    assert (figures.influence, figures.success_by_turn) == (None, None)
+    assert figures.by_turn[0].terms is None

@@ -25,7 +25,7 @@ def test_metrics_summary_and_config(folder):
     assert metrics["play/reward"].dropna().tolist() == rewards
     assert metrics["evaluate/reward"].notna().tolist() == [True, False, True]
     assert len(run.warmup) == 0
-    assert run.summary["steps"] == 2
+    assert run.summary.steps == 2
     assert run.config.team["a"].policy == ("p",)
 
 
@@ -44,7 +44,7 @@ def test_a_notebook_shows_a_small_table(folder, tmp_path):
     run = motet.load_run(folder / "run")
     shown = run._repr_html_()
     assert shown.startswith("<table><caption>run: 2 steps</caption>")
-    assert f"<td>{run.summary['heldout']['after']['reward']:.3f}</td>" in shown
+    assert f"<td>{run.summary.heldout['after'].reward:.3f}</td>" in shown
     (tmp_path / "<b>").mkdir()
     (tmp_path / "<b>" / "config.yaml").write_text((folder / "run" / "config.yaml").read_text())
     started = motet.load_run(tmp_path / "<b>")._repr_html_()

@@ -190,7 +190,7 @@ def test_a_config_that_names_code_is_shown_as_written(tmp_path, mark):
     assert "is code and was not loaded" in again.read_text()
     other = stranger(tmp_path, mark, {**keys, "algorithm.gamma": 0.25}, "other")
     rows = motet.compare([run, other])
-    assert "algorithm.gamma=0.25" in rows[1]["differs"]
+    assert "algorithm.gamma=0.25" in rows[1].differs
     assert all(not one.advantages for one in motet.episodes(run))
     assert not mark.exists()
 

@@ -10,9 +10,10 @@ from statistics import mean, stdev
 import pytest
 
 import motet
-from motet.api.run_rows import differences
-from motet.commands.comparison_tables import print_comparison
+from motet.api.comparison import ComparedRun, differences
+from motet.commands.compare import print_comparison
 from motet.commands.main import main
+from motet.evaluation.over_seeds import OverSeeds
 from tests.small_runs import run_config, steps, summary
 
 
@@ -85,11 +86,10 @@ def test_statistics_are_those_of_the_runs(folder):
 def rows_of(group, afters, differs=()):
     """Rows of `compare` with seed -> success after."""
     return [
-        {
-            "run": f"{group}-seed{seed}", "group": group, "seed": seed, "steps": 3,
-            "finished": True, "before": 0.25, "after": after, "reward": None,
-            "wall_seconds": 1.0, "differs": list(differs),
-        }
+        ComparedRun(
+            run=f"{group}-seed{seed}", group=group, seed=seed, steps=3, finished=True, before=0.25,
+            after=after, reward=None, wall_seconds=1.0, cpu_seconds=1.0, differs=differs,
+        )
         for seed, after in afters.items()
     ]  # fmt: skip
 
@@ -98,12 +98,12 @@ def test_differences_are_of_runs_with_the_same_seed():
     rows = rows_of("a", {0: 0.5, 1: 0.7, 2: 0.9}) + rows_of("b", {2: 0.96, 1: 0.74, 9: 0.1})
     rows += rows_of("c", {0: 0.6})
     (found,) = differences(rows)
-    assert (found["group"], found["runs"], found["seeds"]) == ("b", 2, [1, 2])
-    assert found["before"] == {"runs": 2, "mean": 0.0, "std": 0.0, "low": 0.0, "high": 0.0}
-    assert found["after"]["mean"] == pytest.approx((0.04 + 0.06) / 2)
+    assert (found.group, found.runs, found.seeds) == ("b", 2, [1, 2])
+    assert found.before == OverSeeds(runs=2, mean=0.0, std=0.0, low=0.0, high=0.0)
+    assert found.after.mean == pytest.approx((0.04 + 0.06) / 2)
     half = 12.7062 * (0.01 * sqrt(2)) / sqrt(2)  # t of one degree of freedom, std / √pairs
-    assert found["after"]["low"] == pytest.approx(0.05 - half, abs=1e-4)
-    assert found["reward"] is None
+    assert found.after.low == pytest.approx(0.05 - half, abs=1e-4)
+    assert found.reward is None
 
 
 def test_the_table_has_each_difference_once(capsys):
@@ -195,7 +195,7 @@ def test_latex_is_a_table(command, folder):
     assert lines[-1] == r"\end{tabular}"
     rewards = [summary(folder / f"plain-seed{k}")["heldout"]["after"]["reward"] for k in (0, 1)]
     (plain,) = [line for line in lines if line.startswith("plain & 2 & ")]
-    assert rf"${mean(rewards):.3f} \pm {stdev(rewards):.3f}$ [" in plain
+    assert f"{mean(rewards):.3f} ± {stdev(rewards):.3f} [" in plain
     assert plain.endswith(r" \\")
 
 

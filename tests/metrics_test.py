@@ -12,6 +12,7 @@ import motet
 import motet.api
 import motet_verifier
 from motet.config.paths import config_path
+from motet.core.records import as_json
 from motet_verifier.answers import LabelledAnswer, as_chat, write_answers
 from tests.games import SCRIPT
 from tests.small_runs import GAMES, ROOT, TINY, recorded, run_config, summary
@@ -167,7 +168,7 @@ def test_the_page_lists_exactly_the_entries_of_an_evaluation(runs, tmp_path):
     )
     again = motet.evaluate(runs["warmed"], show="silent")
     # `messages` comes with a control, which tests/runs_test.py plays.
-    compare(listed("Evaluation results"), judged.keys() | again.keys() | {"messages"})
+    compare(listed("Evaluation results"), [*as_json(judged), *as_json(again), "messages"])
     assert summary(runs["warmed"])["heldout"]["after"] == recorded(again)
 
 

@@ -81,7 +81,7 @@ episode = motet.play("runs/run", show="silent")
 table = motet.measure_baselines("runs/run", show="silent")
 played = motet.crossplay(["runs/run", "runs/other"])
 again = motet.replay("runs/run", show="silent")
-print(json.dumps([summary["steps"], figures["episodes"], again.same]))
+print(json.dumps([summary.steps, figures.episodes, again.same]))
 """
 
 

@@ -101,9 +101,7 @@ def test_credit_is_exact_under_replay_and_seen_by_compare():
     train(run_config(name="twice"), credit=twice)
     assert motet.replay("runs/twice", step=2, show="silent").same
     _, other = motet.compare(["runs/plain", "runs/twice"])
-    assert [line.partition("@")[0] for line in other["differs"]] == [
-        f"credit=object:{__name__}:twice"
-    ]
+    assert [line.partition("@")[0] for line in other.differs] == [f"credit=object:{__name__}:twice"]
 
 
 def test_rows_as_objects(tmp_path):
@@ -111,9 +109,9 @@ def test_rows_as_objects(tmp_path):
     data = {"train": [{"number": n} for n in range(4)], "eval": [{"number": 100}]}
     train(config, data=data)
     assert summary(tmp_path / "runs" / "run")["heldout"]["before"]["episodes"] == 1
-    assert motet.evaluate("runs/run", show="silent")["episodes"] == 1
+    assert motet.evaluate("runs/run", show="silent").episodes == 1
     other = {"eval": [{"number": 100}, {"number": 101}]}
-    assert motet.evaluate("runs/run", data=other, show="silent")["episodes"] == 2
+    assert motet.evaluate("runs/run", data=other, show="silent").episodes == 2
     code = "try: motet.evaluate('runs/run')\nexcept motet.ConfigError as error: print(error)"
     said = elsewhere(code, tmp_path)
     assert "data.eval.path is the rows of data.eval that a program passed" in said
@@ -165,7 +163,7 @@ import sys
 sys.path.insert(0, ".")
 from tests.games import Coded
 found = motet.evaluate("runs/run", environment=Coded(Coded.Options()), show="silent")
-print(found["reward"])
+print(found.reward)
 """
     assert float(elsewhere(again, tmp_path)) == 1.0
 

@@ -71,7 +71,7 @@ def the_same(run: Path, unbroken: Path) -> bool:
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of LONG that nothing stopped. Tests only read it."""
     runs = tmp_path_factory.mktemp("unbroken")
-    return runs / motet.train(LONG, runs=runs, show="silent")["name"]
+    return runs / motet.train(LONG, runs=runs, show="silent").name
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ KINDS = {
 def once(tmp_path_factory):
     """A run of LONG, which tests only read or copy."""
     runs = tmp_path_factory.mktemp("once")
-    return runs / motet.train(run_config(train=LONG), runs=runs, show="silent")["name"]
+    return runs / motet.train(run_config(train=LONG), runs=runs, show="silent").name
 
 
 @pytest.fixture

@@ -162,7 +162,7 @@ def tensors_of(run: Path, step: int) -> dict[str, Tensor]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of ITERATIVE, which tests only read or copy."""
     runs = tmp_path_factory.mktemp("iterative")
-    return runs / motet.train(config(**ITERATIVE), runs=runs, show="silent")["name"]
+    return runs / motet.train(config(**ITERATIVE), runs=runs, show="silent").name
 
 
 def test_an_iteration_trains_the_reward_model_again(whole) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import motet
 from motet.config.paths import named_configs
 from motet.core import walk
+from motet.core.records import as_json
+from motet.evaluation.evaluate import RealMessages
 from motet.user_code.plugins import load_object
 from tests.fixtures.wide import widely
 from tests.small_runs import GAMES, ROOT, episodes, recorded, run_config, steps, summary, weights
@@ -125,33 +128,36 @@ def test_evaluate_plays_what_it_is_asked_to(train):
         "conventions",
     }  # fmt: skip
     after = motet.evaluate(run, show="silent")
-    assert after.keys() == figures
+    assert as_json(after).keys() == figures
     assert recorded(after) == summary(run)["heldout"]["after"]
     greedy = [recorded(motet.evaluate(run, greedy=True, show="silent")) for _ in range(2)]
     assert greedy[0] == greedy[1]
     assert (greedy[0]["samples"], list(greedy[0]["pass_at"])) == (1, ["1"])
     reference = motet.evaluate(run, team="reference", show="silent")
-    assert (reference["terms"]["length"], reference["tokens"], reference["faults"]) == (6.0, 0, 0)
-    assert reference["conventions"] == {"a": {"late": 1.0}, "b": {"late": 1.0}}
-    assert motet.evaluate(run_config(evaluation={"samples": 3}), show="silent").keys() == figures
+    assert (reference.terms["length"], reference.tokens, reference.faults) == (6.0, 0, 0)
+    assert reference.conventions == {"a": {"late": 1.0}, "b": {"late": 1.0}}
+    assert (
+        as_json(motet.evaluate(run_config(evaluation={"samples": 3}), show="silent")).keys()
+        == figures
+    )
 
 
 def test_several_games_of_a_task_give_pass_at_k_and_a_table_of_turns(train):
     run = train(run_config(game={"turns": 2}, rollout={"samples": [2, 2]}))
     found = motet.evaluate(run, samples=5, show="silent")
-    assert (found["episodes"], found["samples"], list(found["pass_at"])) == (4, 5, ["1", "2", "4"])
-    assert found["pass_at"]["1"] == pytest.approx(found["success"])
-    assert found["pass_at"]["1"] <= found["pass_at"]["2"] <= found["pass_at"]["4"] <= 1.0
-    assert [turn["played"] for turn in found["by_turn"]] == [1.0, 1.0]
-    assert found["by_turn"][1]["success"] == pytest.approx(found["success"])
-    assert sum(turn["reward"] for turn in found["by_turn"]) == pytest.approx(found["reward"])
-    assert found["tokens_per_episode"] == found["tokens"] / 4
-    assert found["time"]["seconds_per_episode"] == pytest.approx(found["time"]["seconds"] / 4)
-    low, high = found["interval"]["success"]
-    assert low <= found["success"] <= high
+    assert (found.episodes, found.samples, list(found.pass_at)) == (4, 5, [1, 2, 4])
+    assert found.pass_at[1] == pytest.approx(found.success)
+    assert found.pass_at[1] <= found.pass_at[2] <= found.pass_at[4] <= 1.0
+    assert [turn.played for turn in found.by_turn] == [1.0, 1.0]
+    assert found.by_turn[1].success == pytest.approx(found.success)
+    assert sum(turn.reward for turn in found.by_turn) == pytest.approx(found.reward)
+    assert found.tokens_per_episode == found.tokens / 4
+    assert found.time["seconds_per_episode"] == pytest.approx(found.time["seconds"] / 4)
+    low, high = found.interval["success"]
+    assert low <= found.success <= high
     again = motet.evaluate(run, samples=5, pass_at=[3], show="silent")
-    assert recorded(again) == {**recorded(found), "pass_at": again["pass_at"]}
-    assert list(again["pass_at"]) == ["3"]
+    assert recorded(again) == recorded(replace(found, pass_at=again.pass_at))
+    assert list(again.pass_at) == [3]
     with pytest.raises(
         motet.ConfigError,
         match="pass_at names 6; expected 1 to 5, the games per task: raise samples",
@@ -176,13 +182,13 @@ def test_what_was_said_on_another_task_can_be_heard_instead(train):
     for turns, how in (({"shuffle_turn": 1}, "shuffled"), ({"blank_turn": 1}, "blank")):
         found = motet.evaluate(run, show="silent", **turns)
         assert recorded(found).keys() - {"messages"} == summary(run)["heldout"]["after"].keys()
-        assert (found["episodes"], found["faults"], found["turns"]) == (4, 0, 2.0)
-        assert set(found["terms"]) == {"success", "a_right", "b_right"}
-        said = found["messages"]
-        assert (said["are"], said["turn"]) == (how, 1)
-        assert said["real"] == {name: real[name] for name in ("success", "reward", "interval")}
-        behind = real["reward"] - found["reward"]
-        assert said["difference"]["reward"]["mean"] == pytest.approx(behind)
+        assert (found.episodes, found.faults, found.turns) == (4, 0, 2.0)
+        assert set(found.terms) == {"success", "a_right", "b_right"}
+        said = found.messages
+        assert (said.are, said.turn) == (how, 1)
+        assert said.real == RealMessages(real.success, real.reward, real.interval)
+        behind = real.reward - found.reward
+        assert said.difference["reward"].mean == pytest.approx(behind)
     for wrong, why in (
         ({"shuffle_turn": 2}, "shuffle_turn is 2; expected 1 to 1"),
         ({"blank_turn": 0}, "blank_turn is 0; expected 1 to 1"),
@@ -249,11 +255,11 @@ def test_compare_has_a_row_per_run_and_names_what_differs(train, tmp_path):
         for k, overrides in enumerate([(), ("optimizer.learning_rate=0.02", "seed=3")])
     ]
     first, second = motet.compare(runs)
-    assert (first["run"], first["differs"]) == (str(runs[0]), [])
-    assert (second["seed"], second["differs"]) == (3, ["optimizer.learning_rate=0.02"])
+    assert (first.run, first.differs) == (str(runs[0]), [])
+    assert (second.seed, second.differs) == (3, ["optimizer.learning_rate=0.02"])
     for row, run in zip((first, second), runs, strict=True):
         heldout = summary(run)["heldout"]
-        assert (row["before"], row["after"]) == (
+        assert (row.before, row.after) == (
             heldout["before"]["success"],
             heldout["after"]["success"],
         )
@@ -331,8 +337,8 @@ SHORT = {"quickstart", "relay_tree", "functions", "classeval", "minecraft_tiny",
 )
 def test_every_config_that_is_shipped_works(path, tmp_path):
     found = motet.check(path, ["threads=1", *local_rows(path, tmp_path)])
-    assert found["steps"] == 2
-    assert found["heldout"]["after"]["faults"] == 0
+    assert found.summary.steps == 2
+    assert found.summary.heldout["after"].faults == 0
 
 
 def test_a_check_is_short_and_fits_any_model_whatever_the_config_says():
@@ -348,9 +354,9 @@ def test_a_check_is_short_and_fits_any_model_whatever_the_config_says():
         algorithm={"group_by": "task"},
     )
     found = motet.check(config)
-    assert found["steps"] == 2
+    assert found.summary.steps == 2
     # at most 2 steps of 2 tasks with 2 answers at 2 turns of 3 and of 16 tokens
-    assert 0 < found["tokens"] <= 2 * 2 * 2 * 2 * (3 + 16)
+    assert 0 < found.summary.tokens <= 2 * 2 * 2 * 2 * (3 + 16)
 
 
 def test_a_check_shortens_the_answers_of_agents_that_all_have_settings_of_their_own():
@@ -358,7 +364,7 @@ def test_a_check_shortens_the_answers_of_agents_that_all_have_settings_of_their_
     config = run_config(policies={"p": {"model": "tiny"}}, team={"a": own, "b": own}, decode={})
     found = motet.check(config)
     # at most 2 steps of 2 tasks with 2 answers of 2 agents of 16 tokens
-    assert 0 < found["tokens"] <= 2 * 2 * 2 * 2 * 16
+    assert 0 < found.summary.tokens <= 2 * 2 * 2 * 2 * 16
 
 
 def test_training_and_its_rehearsals_refuse_a_key_without_effect(tmp_path):
@@ -374,7 +380,7 @@ def test_training_and_its_rehearsals_refuse_a_key_without_effect(tmp_path):
         with pytest.raises(motet.ConfigError) as refused:
             command(file)
         assert str(refused.value) == expected
-    assert motet.evaluate(file, show="silent")["faults"] == 0
+    assert motet.evaluate(file, show="silent").faults == 0
 
 
 def test_a_dry_run_counts_what_four_by_four_of_two_agents_needs():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet.core.records import as_json
 from motet.user_code import objects
 from tests import fork_server
 from tests.small_runs import ROOT, rows
@@ -77,9 +78,9 @@ def test_every_command_plays_resumes_and_replays_the_run_of_a_script(project):
     options = motet.load_run("runs/team").config.environment.options
     assert options["reward"] == f"{project}/script.py:reward"
     first = motet.evaluate("runs/team", show="silent")
-    assert first["reward"] >= 1.0
+    assert first.reward >= 1.0
     assert json.loads(ran("-m", "motet", "evaluate", "runs/team", "--json")) | {"time": 0} == (
-        first | {"time": 0}
+        as_json(first) | {"time": 0}
     )
     assert motet.replay("runs/team", step=2, show="silent").same
     with motet.load_team("runs/team") as team:
@@ -97,7 +98,7 @@ def test_every_command_plays_resumes_and_replays_the_run_of_a_script(project):
         motet.evaluate("runs/team", show="silent")
     write(GUARDED + "\n# edited")
     figures = motet.evaluate("runs/team", show="silent")
-    (line,) = [line for line in figures["code_changed"] if line.startswith("environment.reward")]
+    (line,) = [line for line in figures.code_changed if line.startswith("environment.reward")]
     assert f"{project}/script.py (" in line
 
 
@@ -146,4 +147,4 @@ def test_a_reward_of_the_main_script_is_found_by_other_processes(project):
         "'warmup=null', 'name=own'], reward=pay, show='silent')\n"
     )
     ran("own.py")
-    assert motet.evaluate("runs/own", show="silent")["reward"] == 5.0
+    assert motet.evaluate("runs/own", show="silent").reward == 5.0

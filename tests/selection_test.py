@@ -15,6 +15,7 @@ from motet.clients.reward_server import VerifierFault
 from motet.commands import console
 from motet.commands.main import main
 from motet.config.paths import config_path
+from motet.core.records import as_json
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
 from motet.evaluation.selection import METHODS
@@ -72,7 +73,7 @@ def evaluated(tmp_path_factory):
 
 
 def means(row):
-    return {method: found["mean"] for method, found in row["accuracy"].items()}
+    return {method: found.mean for method, found in row.accuracy.items()}
 
 
 def lines_of(folder, sections, monkeypatch, capsys):
@@ -107,49 +108,45 @@ def command(tmp_path, monkeypatch, capsys):
 def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k(evaluated):
     verifier = Knowing()
     figures = evaluated(verifier)
-    found = figures["selection"]
-    assert (figures["episodes"], figures["samples"]) == (12, 4)
-    assert [[row["k"] for row in rows] for rows in found["turns"]] == [[1, 2, 4]] * 2
-    for rows in found["turns"]:
+    found = figures.selection
+    assert (figures.episodes, figures.samples) == (12, 4)
+    assert [[row.k for row in rows] for rows in found.turns] == [[1, 2, 4]] * 2
+    for rows in found.turns:
         for row in rows:
-            assert (row["tasks"], row["all_subsets"]) == (12, True)
-            assert list(row["accuracy"]) == list(METHODS)
+            assert (row.tasks, row.all_subsets) == (12, True)
+            assert list(row.accuracy) == list(METHODS)
             assert means(row)["best"] == pytest.approx(means(row)["any"])
         ceilings = [means(row)["any"] for row in rows]
         assert ceilings[0] < ceilings[1] < ceilings[2]
         assert means(rows[0])["single"] == means(rows[2])["single"]
-    assert (
-        found["turns"][0][2]["accuracy"]["any"]["mean"]
-        > found["turns"][0][0]["accuracy"]["single"]["mean"]
-        > 0
-    )
-    assert found["scored"] == len(verifier.asked) == len(set(verifier.asked))
-    assert (found["left_out"], found["causes"]) == (0, {})
-    assert json.loads(json.dumps(found)) == found
+    assert found.turns[0][2].accuracy["any"].mean > found.turns[0][0].accuracy["single"].mean > 0
+    assert found.scored == len(verifier.asked) == len(set(verifier.asked))
+    assert (found.left_out, found.causes) == (0, {})
+    assert json.loads(json.dumps(as_json(found))) == as_json(found)
 
 
 def test_single_answers_and_tokens_are_those_of_the_evaluation_itself(evaluated):
     figures = evaluated(Constant())
-    first, second = figures["selection"]["turns"]
+    first, second = figures.selection.turns
     assert [means(rows[0])["single"] for rows in (first, second)] == pytest.approx(
-        figures["success_by_turn"]
+        figures.success_by_turn
     )
-    assert second[2]["tokens_per_task"] == pytest.approx(figures["tokens_per_episode"])
+    assert second[2].tokens_per_task == pytest.approx(figures.tokens_per_episode)
     for rows in (first, second):
-        assert [row["tokens_per_task"] for row in rows] == pytest.approx(
-            [k * rows[0]["tokens_per_task"] for k in (1, 2, 4)]
+        assert [row.tokens_per_task for row in rows] == pytest.approx(
+            [k * rows[0].tokens_per_task for k in (1, 2, 4)]
         )
-    assert first[0]["tokens_per_task"] < second[0]["tokens_per_task"]
+    assert first[0].tokens_per_task < second[0].tokens_per_task
 
 
 def test_a_verifier_that_says_the_same_of_all_is_a_majority_vote_and_two_evaluations_are_alike(
     evaluated,
 ):
     figures = evaluated(Constant(), (1, 4, 6), "evaluation.samples=9")
-    for rows in figures["selection"]["turns"]:
-        assert [row["k"] for row in rows] == [1, 4, 6]
-        assert [row["all_subsets"] for row in rows] == [True, False, False]  # 9, 126 and 84
-        assert all(row["accuracy"]["weighted"] == row["accuracy"]["majority"] for row in rows)
+    for rows in figures.selection.turns:
+        assert [row.k for row in rows] == [1, 4, 6]
+        assert [row.all_subsets for row in rows] == [True, False, False]  # 9, 126 and 84
+        assert all(row.accuracy["weighted"] == row.accuracy["majority"] for row in rows)
     again = evaluated(Constant(), (6, 4, 1), "evaluation.samples=9")
     assert recorded(again) == recorded(figures)
 
@@ -157,37 +154,35 @@ def test_a_verifier_that_says_the_same_of_all_is_a_majority_vote_and_two_evaluat
 def test_an_answer_that_cannot_be_scored_leaves_with_its_game_and_is_counted(evaluated):
     whole = evaluated(Knowing(), None, "evaluation.samples=4")
     odd = evaluated(Knowing(lambda text: "1" in text), None, "evaluation.samples=4")
-    found = odd["selection"]
-    assert found["left_out"] > 0
-    assert found["causes"] == {"reward/RewardFault": sum(found["causes"].values())}
-    assert odd["faults"] == 0  # the games themselves succeeded
-    assert found["scored"] < whole["selection"]["scored"]
-    assert found["turns"][0][2]["tasks"] < 12
-    assert {name: odd[name] for name in ("success", "reward")} == {
-        name: whole[name] for name in ("success", "reward")
-    }
+    found = odd.selection
+    assert found.left_out > 0
+    assert found.causes == {"reward/RewardFault": sum(found.causes.values())}
+    assert odd.faults == 0  # the games themselves succeeded
+    assert found.scored < whole.selection.scored
+    assert found.turns[0][2].tasks < 12
+    assert (odd.success, odd.reward) == (whole.success, whole.reward)
 
 
 def test_reference_games_are_judged_too_and_right_by_every_method():
     found = motet.evaluate(
         CONFIG, ["evaluation.tasks=5"], team="reference", verifier=Constant(), show="silent"
-    )["selection"]
-    for (row,) in found["turns"]:
-        assert (row["k"], row["tasks"], row["tokens_per_task"]) == (1, 5, 0.0)
+    ).selection
+    for (row,) in found.turns:
+        assert (row.k, row.tasks, row.tokens_per_task) == (1, 5, 0.0)
         assert means(row) == dict.fromkeys(METHODS, 1.0)
 
 
 def test_what_is_heard_of_another_task_is_judged_as_said_on_ones_own(evaluated):
     figures = evaluated(Knowing(), [2], shuffle_turn=1)
-    second = figures["selection"]["turns"][1][0]
-    assert means(second)["single"] == pytest.approx(figures["success_by_turn"][1])
+    second = figures.selection.turns[1][0]
+    assert means(second)["single"] == pytest.approx(figures.success_by_turn[1])
 
 
 def test_a_verifier_that_can_score_nothing_leaves_the_figures_of_play(evaluated):
     found = evaluated(Knowing(lambda text: True), [2])
-    assert found["selection"]["turns"] == []
-    assert found["selection"]["left_out"] == 24
-    assert found["success"] is not None
+    assert found.selection.turns == []
+    assert found.selection.left_out == 24
+    assert found.success is not None
 
 
 def test_a_server_that_says_503_to_everything_ends_it_with_one_message(evaluated):
@@ -209,7 +204,7 @@ def test_a_folder_of_an_untrained_verifier_scores_all_alike(evaluated, tmp_path)
     model = make_model_folder(tmp_path / "model", "llama", seed=0)
     Verifier.new(model, lora=None, seed=0, device="cpu").save(tmp_path / "verifier")
     by_folder = evaluated(tmp_path / "verifier", [1, 2])
-    assert by_folder["selection"] == evaluated(Constant(), [1, 2])["selection"]
+    assert by_folder.selection == evaluated(Constant(), [1, 2]).selection
 
 
 # ---------------------------------------------------------------------------------- at the terminal
@@ -221,22 +216,22 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
         code, out, _ = command(f"{line} --json --plot {tmp_path}/curves.png")
         assert (code, out.count("\n")) == (0, 1)
         figures = json.loads(out)
-        assert (figures["samples"], [row["k"] for row in figures["selection"]["turns"][1]]) == (
+        assert (figures.samples, [row.k for row in figures.selection.turns[1]]) == (
             8,
             [1, 2, 8],
         )
         assert (tmp_path / "curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         asked = [json.dumps(chat) for _, one in server.asked for chat in one["query_responses"]]
         # the first request tests whether the server is there
-        assert len(asked) == figures["selection"]["scored"] + 1
+        assert len(asked) == figures.selection.scored + 1
         code, out, _ = command(line)
     table_rows = [
         [cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if "│" in line
     ]
-    for turn in figures["selection"]["turns"]:
+    for turn in figures.selection.turns:
         for row in turn:
             shown = [f"{mean:.3f}" for mean in means(row).values()]
-            assert [str(row["k"]), "4", f"{row['tokens_per_task']:,.1f}", *shown] in table_rows
+            assert [str(row.k), "4", f"{row.tokens_per_task:,.1f}", *shown] in table_rows
     assert "chosen from k games after turn 2" in out
     assert all(len(line) <= 80 for line in out.splitlines() if "│" in line)
 

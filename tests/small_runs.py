@@ -1,6 +1,7 @@
 """Functions that read a run, and the small run that most whole-run tests vary."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 import motet
 from motet.core import walk
+from motet.core.records import as_json
+from motet.evaluation.evaluate import EvaluationResult
 from motet.rollout.record import read_episodes
 
 pytestmark = pytest.mark.filterwarnings(
@@ -61,9 +64,9 @@ def summary(run: Path) -> dict[str, Any]:
     return json.loads((run / "summary.json").read_text())
 
 
-def recorded(figures: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of an evaluation that a run records."""
-    return {name: value for name, value in figures.items() if name not in ("interval", "time")}
+def recorded(figures: EvaluationResult) -> dict[str, Any]:
+    """Return the figures of an evaluation that a run records, as its files have them."""
+    return as_json(replace(figures, interval=None, time=None))
 
 
 def episodes(run: Path, name: str = "train-000001") -> tuple[motet.Episode, ...]:

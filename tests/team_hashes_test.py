@@ -24,7 +24,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def reward(run: Path) -> float:
-    return float(motet.evaluate(run, show="silent")["reward"])
+    return float(motet.evaluate(run, show="silent").reward)
 
 
 @pytest.mark.parametrize("part", widely([".", "best"], keep=["best"]))

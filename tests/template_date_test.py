@@ -64,7 +64,7 @@ def test_a_run_is_resumed_replayed_evaluated_and_exported_with_the_date_of_its_s
     config, tmp_path, monkeypatch
 ):
     summary = motet.train(config, runs=tmp_path / "runs", show="silent")
-    assert any("the run keeps 2026-11-25 13:42:13" in line for line in summary["warnings"])
+    assert any("the run keeps 2026-11-25 13:42:13" in line for line in summary.warnings)
     run = tmp_path / "runs" / "run"
     assert "Today: 25 Nov 2026 13:42<end>" in prompt(run, 1)
     assert prompt(run, 1).endswith("assistant\n!")
@@ -80,7 +80,7 @@ def test_a_run_is_resumed_replayed_evaluated_and_exported_with_the_date_of_its_s
     motet.export(run, tmp_path / "out")
     team = yaml.safe_load((tmp_path / "out" / "team.yaml").read_text())
     assert str(team["models"]["tiny"]["template_date"]) == "2026-11-25 13:42:13"
-    assert motet.evaluate(tmp_path / "out", show="silent")["reward"] == own["reward"]
+    assert motet.evaluate(tmp_path / "out", show="silent").reward == own.reward
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def team(given=ROWS, agents=None, judge=reward, **more):
 def test_lambdas_and_rows_give_a_run():
     agents = {"writer": lambda row: row["topic"], "critic": lambda row: f"{row['topic']}?"}
     summary = team(agents=agents, judge=lambda row, texts: float(len(texts["critic"]) > 2))
-    assert (summary["name"], summary["steps"]) == ("team", 2)
-    assert summary["heldout"]["after"]["episodes"] == 1
+    assert (summary.name, summary.steps) == ("team", 2)
+    assert summary.heldout["after"].episodes == 1
     with motet.load_run("runs/team").team() as played:
         assert played.agents == ("writer", "critic")
         assert isinstance(played.ask("writer", "sea"), str)
@@ -69,7 +69,7 @@ def test_each_agent_learns_from_the_number_that_the_reward_returned_for_it(capsy
         summary = motet.train_team(ROWS, agents, game, steps=1, name=sharing, overrides=overrides)
         learned = motet.load_run(f"runs/{sharing}").samples(step=1)
         assert learned["reward"].abs().max() == 0.5
-        said[sharing] = "".join(capsys.readouterr()), summary["warnings"], learned["advantage"]
+        said[sharing] = "".join(capsys.readouterr()), summary.warnings, learned["advantage"]
     assert "each agent learns from its own (algorithm.reward_sharing: own)" in said["own"][0]
     assert "learns from the mean of all agents' rewards" in said["all"][0]
     assert (said["own"][2].abs().max() > 0, said["own"][1]) == (True, [])
@@ -129,7 +129,7 @@ def test_a_model_of_ones_own_trains_an_adapter_for_every_agent(model_folder):
         overrides=[*small, "models.base.device=cpu"],
         show="silent",
     )
-    assert summary["steps"] == 2
+    assert summary.steps == 2
     run = motet.load_run("runs/team")
     assert {policy.train for policy in run.config.policies.values()} == {"lora"}
     named = json.loads((run.path / "team" / "writer" / "adapter_config.json").read_text())

@@ -100,9 +100,7 @@ def descendants(run, folder):
 
 def test_a_driver_that_is_killed_leaves_no_process_and_its_run_resumes(started, tmp_path):
     whole = LONG_ANSWERS | {"cluster": None}
-    unbroken = (
-        tmp_path / "whole" / motet.train(whole, runs=tmp_path / "whole", show="silent")["name"]
-    )
+    unbroken = tmp_path / "whole" / motet.train(whole, runs=tmp_path / "whole", show="silent").name
     run = started()
     below = descendants(run, tmp_path)
     assert len(homes_of(run.pid)) == 2

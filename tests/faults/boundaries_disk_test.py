@@ -91,7 +91,7 @@ def unbroken(tmp_path_factory) -> Path:
     import motet
 
     runs = tmp_path_factory.mktemp("unbroken")
-    return runs / motet.train(small("Harmed"), runs=runs, show="silent")["name"]
+    return runs / motet.train(small("Harmed"), runs=runs, show="silent").name
 
 
 # --------------------------------------------------------------------------------------------- full

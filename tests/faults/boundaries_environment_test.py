@@ -163,7 +163,7 @@ def test_an_evaluation_counts_a_step_that_never_ends(tell):
         "Harmed", game={"hangs": "step", "how": "sleeps"}, rollout={"timeout_seconds": 0.3}
     )
     with seconds() as took:
-        counted = motet.evaluate(config, show="silent")["causes"]
+        counted = motet.evaluate(config, show="silent").causes
     assert set(counted) == {"environment/timeout"}
     told(tell, "environment sleeps in step, evaluated", counted, took)
 

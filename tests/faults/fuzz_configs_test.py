@@ -290,7 +290,7 @@ def test_a_small_config_trains_a_step_or_says_in_lines_why_not(place, tell):
             ] += 1
             check_lines(str(error))
             return
-        assert summary["steps"] >= 1
+        assert summary.steps >= 1
         endings.count["trained"] += 1
 
     check()

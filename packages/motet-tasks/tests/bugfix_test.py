@@ -41,8 +41,8 @@ def reference(path, *overrides):
 )
 def test_the_reference_team_repairs_a_mutant_of_every_row(tmp_path, overrides):
     figures = reference(written(tmp_path, *[ROW] * 4), *overrides)
-    assert figures["episodes"] == (12 if "environment.mutants_per_row=3" in overrides else 4)
-    assert (figures["success"], figures["reward"], figures["faults"], figures["turns"]) == (
+    assert figures.episodes == (12 if "environment.mutants_per_row=3" in overrides else 4)
+    assert (figures.success, figures.reward, figures.faults, figures.turns) == (
         1.0,
         3.0,
         0,
@@ -53,13 +53,13 @@ def test_the_reference_team_repairs_a_mutant_of_every_row(tmp_path, overrides):
 
 def test_rows_of_humanevalfix_bring_their_own_bugs(tmp_path):
     figures = reference(written(tmp_path, GIVEN, GIVEN), "environment.mutate=false")
-    assert (figures["episodes"], figures["success"], figures["terms"]["located"]) == (2, 1.0, 1.0)
+    assert (figures.episodes, figures.success, figures.terms["located"]) == (2, 1.0, 1.0)
 
 
 def test_rows_without_a_bug_are_counted(tmp_path):
     broken = {**ROW, "test": "def check(candidate):\n    assert candidate([1, 2]) == 6\n"}
     figures = reference(written(tmp_path, ROW, broken, ROW))
-    assert (figures["episodes"], figures["rows_passed_over"]) == (2, 1)
+    assert (figures.episodes, figures.rows_passed_over) == (2, 1)
 
 
 def test_data_without_any_bug_or_with_the_wrong_fields_is_one_clear_line(tmp_path):
@@ -101,4 +101,4 @@ def test_paying_an_early_end_again_is_refused(tmp_path):
 
 def test_the_embedded_config_plays_with_its_reference_team():
     figures = motet.evaluate(TINY, team="reference", show="silent")
-    assert (figures["episodes"], figures["success"]) == (360, 1.0)
+    assert (figures.episodes, figures.success) == (360, 1.0)

@@ -112,7 +112,7 @@ def test_a_sample_of_classes_has_the_verdict_of_a_plain_python(environment, tmp_
         [f"data.eval.path={tmp_path / 'test.jsonl'}"],
         team="reference",
     )
-    assert found["success"] == pytest.approx(sum(plain.values()) / len(plain))
+    assert found.success == pytest.approx(sum(plain.values()) / len(plain))
 
 
 def bare(text, indent=""):

@@ -57,7 +57,7 @@ def test_the_reference_team_plays_the_whole_of_a_local_copy(tmp_path, no_hub, na
     path = written(tmp_path, row)
     overrides = [f"data.eval.path={path}", "sandbox.workers=1"]
     figures = motet.evaluate(config_path(name), overrides, team="reference", show="silent")
-    assert (figures["episodes"], figures["success"], figures["faults"], figures["tokens"]) == (
+    assert (figures.episodes, figures.success, figures.faults, figures.tokens) == (
         40,
         1.0,
         0,
@@ -72,7 +72,7 @@ def test_a_split_beside_the_path_cuts_it(tmp_path, no_hub):
         "sandbox.workers=1",
     ]
     figures = motet.evaluate(config_path("humaneval"), overrides, team="reference", show="silent")
-    assert figures["episodes"] == 3
+    assert figures.episodes == 3
 
 
 def test_rows_without_solutions_are_one_clear_line(tmp_path, no_hub):
@@ -126,4 +126,4 @@ def test_reference_games_are_played_at_once_and_come_back_in_order():
             )
 
     figures = motet.evaluate(run_config(), environment=Meeting(), team="reference", show="silent")
-    assert (figures["episodes"], figures["reward"]) == (5, 2.0)
+    assert (figures.episodes, figures.reward) == (5, 2.0)

@@ -56,9 +56,9 @@ def overridden(folder, row):
 @pytest.mark.parametrize("name", widely(CONFIGS, keep=["gsm8k_verifier"]))
 def test_a_config_goes_through_and_asks_no_server(tmp_path, name):
     checked = check(config_path(name), overridden(tmp_path, CONFIGS[name]))
-    assert checked["steps"] == 2
-    assert checked["heldout"]["after"]["faults"] == 0
-    assert ("verifier" in checked["stand_ins"]) == (name == "gsm8k_verifier")
+    assert checked.summary.steps == 2
+    assert checked.summary.heldout["after"].faults == 0
+    assert ("verifier" in checked.stand_ins) == (name == "gsm8k_verifier")
 
 
 @pytest.mark.parametrize(("name", "row"), [*CONFIGS.items(), ("tinygsm_debate", GSM8K)])
@@ -68,8 +68,8 @@ def test_the_reference_team_is_right_at_every_turn(tmp_path, name, row):
     )
     overrides = [*overridden(tmp_path, row), *constant]
     figures = motet.evaluate(config_path(name), overrides, team="reference", show="silent")
-    assert (figures["episodes"], figures["success"], figures["faults"]) == (4, 1.0, 0)
-    assert figures["reward"] == len(read_config(config_path(name)).rollout.samples)
+    assert (figures.episodes, figures.success, figures.faults) == (4, 1.0, 0)
+    assert figures.reward == len(read_config(config_path(name)).rollout.samples)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_reference_team_is_right_on_all_published_rows(name, file, count):
         pytest.skip(f"needs a copy of the data, shared/data/{file} beside the repository")
     path = f"data.eval.path={DATA / file}"
     figures = motet.evaluate(config_path(name), [path], team="reference", show="silent")
-    assert (figures["episodes"], figures["success"], figures["faults"]) == (count, 1.0, 0)
+    assert (figures.episodes, figures.success, figures.faults) == (count, 1.0, 0)
 
 
 def test_rows_whose_program_gives_no_number_are_counted(tmp_path):
@@ -97,7 +97,7 @@ def test_rows_whose_program_gives_no_number_are_counted(tmp_path):
     figures = motet.evaluate(
         config_path("tinygsm_debate"), overrides, team="reference", show="silent"
     )
-    assert (figures["episodes"], figures["rows_passed_over"], figures["success"]) == (4, 1, 1.0)
+    assert (figures.episodes, figures.rows_passed_over, figures.success) == (4, 1, 1.0)
 
 
 def test_a_row_of_another_kind_is_named(tmp_path):
@@ -149,8 +149,8 @@ def test_a_verifier_that_fails_is_counted_and_no_zero(tmp_path, score, cause):
             figures = motet.evaluate(verified(tmp_path, port), show="silent")
     if score is None:
         figures = motet.evaluate(verified(tmp_path, port), show="silent")
-    assert figures["causes"] == {f"reward/verifier_{cause}": 4}
-    assert figures["reward"] is None
+    assert figures.causes == {f"reward/verifier_{cause}": 4}
+    assert figures.reward is None
 
 
 @pytest.mark.parametrize(

@@ -265,8 +265,8 @@ def test_an_expert_that_is_away_is_counted_by_its_cause(coding, cause):
             silent.close()
         away = {"base_url": address, "model": "tiny", "retries": 0, "timeout_seconds": 0.5}
         figures = motet.evaluate(coding({"mode": "expert_edits"}, expert=away), show="silent")
-    assert figures["causes"] == {f"environment/expert_{cause}": 2}
-    assert figures["reward"] is None
+    assert figures.causes == {f"environment/expert_{cause}": 2}
+    assert figures.reward is None
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_run_reads_published_data_and_draws_target_and_result(tmp_path, game, 
         train={"steps": 1, "tasks_per_step": 1},
     ) | {"environment": {**game, "prompts": "raw"}}
     summary = motet.train(config, runs=tmp_path, show="silent")
-    assert summary["heldout"]["after"]["faults"] == 0
+    assert summary.heldout["after"].faults == 0
     for when in ("before", "after"):
         assert (tmp_path / "run" / f"{when}.png").read_bytes().startswith(PNG)
 
@@ -58,7 +58,7 @@ def test_the_reference_team_has_the_best_reward_on_generated_and_on_own_tasks(
     config = config_path(name)
     for overrides in ([], [f"data.eval.path={written(tmp_path)}"]):
         figures = motet.evaluate(config, overrides, team="reference", show="silent")
-        assert (figures["success"], figures["reward"], figures["faults"]) == (1.0, 0.0, 0)
+        assert (figures.success, figures.reward, figures.faults) == (1.0, 0.0, 0)
 
 
 def test_a_game_without_drawings_draws_nothing(tmp_path):

@@ -121,7 +121,7 @@ def test_a_team_is_paid_what_the_verifier_says(made, tmp_path):
          *["rollout.samples=[2,1]", "evaluation.tasks=4"]],
         runs=tmp_path, show="silent",
     )  # fmt: skip
-    assert run["heldout"]["after"]["faults"] == 0
+    assert run.heldout["after"].faults == 0
     verifier = Verifier.load(folder / "judge", device="cpu")
     paid = 0
     for file in sorted(episodes.rglob("*.jsonl*")):
@@ -154,7 +154,7 @@ def test_a_folder_is_looked_at_at_once_and_loaded_with_the_first_answer(tmp_path
         DEBATE, [section, "evaluation.tasks=2"], team="reference", show="silent"
     )
     assert loaded == [str(folder)]  # the verifier scores the reference team
-    assert (played["faults"], played["episodes"]) == (0, 2)
+    assert (played.faults, played.episodes) == (0, 2)
     (folder / "head.safetensors").unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
         motet.api.dry_run(DEBATE, [section])

@@ -3,7 +3,7 @@
     import motet
 
     summary = motet.train("quickstart")
-    print(summary["heldout"]["after"]["success"])
+    print(summary.heldout["after"].success)
 
 Importing this module is fast: everything but the errors is loaded when it is first used.
 """
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         train,
         warmup,
     )
+    from motet.api.comparison import runs
     from motet.api.exporting import export
-    from motet.api.many_runs import runs
     from motet.api.objects import Objects
     from motet.api.runs import load_run, load_team
     from motet.api.teams import team_config, train_team, write_config
@@ -128,7 +128,7 @@ _LATER = {
     "load_run": "motet.api.runs",
     "load_team": "motet.api.runs",
     "export": "motet.api.exporting",
-    "runs": "motet.api.many_runs",
+    "runs": "motet.api.comparison",
     "Callback": "motet.trainer.callbacks",
     "CreditStep": "motet.credit.own",
     "Objects": "motet.api.objects",

@@ -1,16 +1,17 @@
 """The Python API of Motet: one function per command.
 
-A config is a path or a mapping. Results are plain values that can be written as JSON.
+A config is a path or a mapping. Results are frozen records; `motet.core.records.as_json` gives
+their JSON.
 """
 
 from motet.api.comparing import crossplay, measure_baselines
+from motet.api.comparison import compare
 from motet.api.dry_runs import check, dry_run
 from motet.api.evaluation import evaluate, play
 from motet.api.exporting import export
 from motet.api.planning import plan
 from motet.api.recorded import episodes
 from motet.api.replaying import replay
-from motet.api.run_rows import compare
 from motet.api.setup import ConfigLike, read_config
 from motet.api.training import train, warmup
 from motet.doctor import doctor

@@ -1,12 +1,12 @@
 """Compare teams: with baselines, and with the teams of other runs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from motet.api.comparison import differing, refuse_others
 from motet.api.objects import Objects
-from motet.api.run_rows import differing, refuse_others
 from motet.api.setup import (
     ConfigLike,
     Show,
@@ -22,7 +22,7 @@ from motet.assembly.task_setup import TaskSetup, team_of, use_threads
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
-from motet.evaluation.baseline_table import baseline_table
+from motet.evaluation.baseline_table import BaselineTable, baseline_table
 from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
 from motet.evaluation.crossplay import Crossplay
 from motet.evaluation.crossplay import crossplay as play_crossplay
@@ -48,7 +48,7 @@ def measure_baselines(
     against: Sequence[str | Path] = (),
     show: Show = "auto",
     **objects: Unpack[Objects],
-) -> dict[str, Any]:
+) -> BaselineTable:
     """Play the held-out tasks with every protocol.
 
     For a run folder the trained team comes first; for a config, the team that it starts with.
@@ -60,7 +60,7 @@ def measure_baselines(
             environment. Can be repeated.
         objects: replace what the config names, as in `train`.
 
-    Returns a `BaselineTable` as plain JSON. docs/evaluation.md describes each protocol.
+    docs/evaluation.md describes each protocol.
     """
     games = [] if samples is None else [f"evaluation.samples={samples}"]
     settings = read_config(target, [*overrides, *games], **objects)
@@ -85,14 +85,13 @@ def measure_baselines(
     results = (
         [*trained, *untrained] if run is not None else [*untrained[:1], *trained, *untrained[1:]]
     )
-    table = baseline_table(
+    return baseline_table(
         results,
         left_out,
         tasks=len(setup.tasks["eval"]),
         samples=settings.evaluation.samples,
         seed=settings.seed,
     )
-    return asdict(table)
 
 
 async def _trained(

@@ -1,6 +1,6 @@
 """dry_run and check: what is wrong with a config, before a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from motet.api.objects import Objects
 from motet.api.planning import DEFAULT, Planned, planned
 from motet.api.run_warnings import IDLE, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
+from motet.api.summary import RunSummary
 from motet.api.training import train_once
 from motet.assembly.before_loading import check_first_prompts, note_models
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
@@ -154,6 +155,19 @@ def _trial_warnings(setup: TaskSetup) -> list[str]:
     return [too_few_turns(plan, found)] if late else []
 
 
+@dataclass(frozen=True)
+class CheckResult:
+    """What a run of two steps with tiny models showed."""
+
+    summary: RunSummary
+    warnings: Sequence[str]
+    """Those of the two steps, and those about the run's own models."""
+    notes: Sequence[str]
+    """What ends a completion of the run's own models."""
+    stand_ins: Mapping[str, str]
+    """Part that was replaced, besides the models -> by what, and why."""
+
+
 @blocking
 def check(
     config: ConfigLike,
@@ -162,7 +176,7 @@ def check(
     traceback: bool = False,
     show: Show = "silent",
     **objects: Unpack[Objects],
-) -> dict[str, Any]:
+) -> CheckResult:
     """Run two steps with tiny models in place of the run's own, in a temporary folder.
 
     It finds errors that only occur at run time: an environment that raises, a reward service that
@@ -172,8 +186,7 @@ def check(
     Args:
         traceback: show the whole traceback of an error in your own code, not one line.
 
-    Returns the summary. Its entry `stand_ins` lists other parts that were replaced, and `notes`
-    says what ends a completion of the run's own models. Raises: as `train`.
+    Raises: as `train`.
     """
     settings = read_config(config, overrides, **objects)
     plain, stand_ins = _shortened(settings)
@@ -183,8 +196,8 @@ def check(
     with temporary.folder("motet-check-") as runs:
         try:
             summary = train_once(short, runs, show=show, traceback=traceback, advise=False)
-            warnings += [line for line in summary["warnings"] if not line.startswith(IDLE)]
-            return {**summary, "warnings": warnings, "notes": notes, "stand_ins": stand_ins}
+            warnings += [line for line in summary.warnings if not line.startswith(IDLE)]
+            return CheckResult(summary, warnings, notes, stand_ins)
         except Interrupted as stop:
             raise KeyboardInterrupt from stop  # there is no run to resume
 

@@ -1,9 +1,9 @@
 """evaluate and play: rollouts without training."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
 from motet.api.objects import Objects
 from motet.api.setup import (
@@ -28,6 +28,7 @@ from motet.errors import ConfigError, RewardFault
 from motet.evaluation.candidates import asked, judge
 from motet.evaluation.evaluate import (
     Evaluation,
+    EvaluationResult,
     beside_control,
     described,
     evaluate_reference,
@@ -38,7 +39,7 @@ from motet.evaluation.evaluate import evaluate as play_all
 from motet.evaluation.message_shuffle import blanked, shuffled
 from motet.evaluation.pass_at_k import powers_of_two
 from motet.evaluation.playthrough import Games, valid_games
-from motet.evaluation.selection_table import selection_table
+from motet.evaluation.selection_table import SelectionTable, selection_table
 from motet.rollout.person import PersonSampler
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
@@ -48,12 +49,8 @@ from motet.user_code.timeouts import run_loop
 VerifierLike: TypeAlias = str | Path | AnswerVerifier
 """The address of a server, the folder of a trained verifier, or an object with `score(chats)`."""
 
-
-class Control(TypedDict):
-    """What agents read in place of messages, and after which turn (from 1)."""
-
-    are: Literal["shuffled", "blank"]
-    turn: int
+Control: TypeAlias = tuple[Literal["shuffled", "blank"], int]
+"""What agents read in place of messages, and after which turn (from 1)."""
 
 
 @blocking
@@ -72,7 +69,7 @@ def evaluate(
     show: Show = "auto",
     traceback: bool = False,
     **objects: Unpack[Objects],
-) -> dict[str, Any]:
+) -> EvaluationResult:
     """Play the held-out tasks with the trained team of a run folder, or with the team that a config
     starts with.
 
@@ -92,13 +89,8 @@ def evaluate(
         traceback: show the whole traceback of an error in your own code, not one line.
         objects: replace what the config names, as in `train`.
 
-    Returns: episodes, samples, faults, causes, success, reward, agent_rewards, final_reward,
-    gold_correlation, terms, turns, tokens, tokens_per_episode, completion_length, truncated,
-    duplicates, pass_at, by_turn, interval (95 %) and time. If available, also conventions (of the
-    environment), rows_passed_over (dataset rows that gave no task), code_changed (the user's files
-    that are other than when the run loaded them), success_by_turn and influence
-    (of debates), selection (by a verifier), and messages (the figures with real messages). All but
-    time is the same at every call. docs/evaluation.md explains each entry.
+    Returns the figures, which docs/evaluation.md explains. All but `time` is the same at every
+    call.
     """
     _refuse_best_of(best_of, verifier)
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
@@ -113,18 +105,20 @@ def evaluate(
             else _play(setup, run_of(target), scratch, greedy, control, show, traceback)
         )
         figures = described(evaluation, setup.environment, pass_at)
-        if opened is not None:
-            chosen = best_of or powers_of_two(figures["samples"])
-            figures["selection"] = run_loop(
-                _selected(opened, setup, evaluation.games, chosen, show)
-            )
-        passed_over = setup.tasks.passed_over
-        changed = changed_since(run_of(target), settings)
-    figures |= {"code_changed": changed} if changed else {}
-    figures |= {"rows_passed_over": passed_over["eval"]} if "eval" in passed_over else {}
-    if control is not None and real is not None:
-        figures["messages"] = {**control, **beside_control(real, evaluation, settings.seed)}
-    return figures | {"interval": intervals(evaluation, settings.seed), "time": times(evaluation)}
+        chosen = best_of or powers_of_two(figures.samples)
+        return replace(
+            figures,
+            selection=None
+            if opened is None
+            else run_loop(_selected(opened, setup, evaluation.games, chosen, show)),
+            code_changed=changed_since(run_of(target), settings) or None,
+            rows_passed_over=setup.tasks.passed_over.get("eval"),
+            messages=None
+            if control is None or real is None
+            else beside_control(*control, real, evaluation, settings.seed),
+            interval=intervals(evaluation, settings.seed),
+            time=times(evaluation),
+        )
 
 
 def _settings(
@@ -194,7 +188,7 @@ def _control(
             f"{name} is {turn}; expected 1 to {turns - 1}, because a later turn must read the "
             "messages"
         )
-    return {"are": "shuffled" if name == "shuffle_turn" else "blank", "turn": turn}
+    return "shuffled" if name == "shuffle_turn" else "blank", turn
 
 
 async def _play(
@@ -230,11 +224,11 @@ async def _play(
         real = await played(setup.environment)
         if control is None:
             return real, None
-        turn = control["turn"] - 1
+        are, turn = control
         replaced = (
-            blanked(setup.environment, turn)
-            if control["are"] == "blank"
-            else shuffled(setup.environment, real.episodes, turn)
+            blanked(setup.environment, turn - 1)
+            if are == "blank"
+            else shuffled(setup.environment, real.episodes, turn - 1)
         )
         return await played(replaced), real
 
@@ -320,15 +314,14 @@ async def _try(verifier: AnswerVerifier) -> None:
 
 async def _selected(
     verifier: AnswerVerifier, setup: TaskSetup, games: Games, best_of: Sequence[int], show: Show
-) -> dict[str, Any]:
-    """Return a `SelectionTable` as plain JSON. Raises: ServerAway if the verifier's server is
-    unavailable."""
+) -> SelectionTable:
+    """Raises: ServerAway if the verifier's server is unavailable."""
     held = [played[0].task for played in games if valid_games(played)]
     questions = {asked(setup.environment, task) for task in held}
     with Progress(show) as progress:
         counter = progress.counter("score", len(questions))
         judged = await judge(setup.environment, Needed(verifier), games, counter)
-    return asdict(selection_table(judged, best_of, setup.config.seed))
+    return selection_table(judged, best_of, setup.config.seed)
 
 
 # -------------------------------------------------------------------------------------------- play

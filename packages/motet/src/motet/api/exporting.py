@@ -1,9 +1,8 @@
 """export: a trained team as one folder that others can use."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from codejudge import temporary
 from motet.api.comparing import measure_baselines
@@ -32,6 +31,23 @@ _PARTS = {"team", "best", "models", "checkpoints", "episodes", "evaluations", "t
 """Folders that a run has."""
 
 
+@dataclass(frozen=True)
+class ExportResult:
+    """What an export holds."""
+
+    folder: Path
+    policies: Mapping[str, Path | None]
+    """Policy -> its folder. None for an unchanged base."""
+    steps: int
+    """The training steps behind the weights."""
+    copied: Sequence[str]
+    """One line for each of the user's own files in the export."""
+    left_out: Sequence[str]
+    """What must be added before it plays."""
+    url: str | None
+    """The repository to which it was uploaded."""
+
+
 @blocking
 def export(
     run: str | Path,
@@ -44,7 +60,7 @@ def export(
     public: bool = False,
     overwrite: bool = False,
     show: Show = "auto",
-) -> dict[str, Any]:
+) -> ExportResult:
     """Write the trained team of a run, its best team (`RUN/best`) or a checkpoint into one folder.
 
     The folder appears when it is complete. docs/export.md describes what is in it.
@@ -61,9 +77,6 @@ def export(
         public: with a push: create a public repository. Default: a private one.
         overwrite: replace an earlier export in this folder.
 
-    Returns: folder, policies (name -> its folder; None for an unchanged base), steps, copied (the
-    user's own files in the export), left_out (what must be added before it plays), url.
-
     Raises: ConfigError before anything is changed; MotetError if the upload fails; OSError, for
     example if the disk is full, and an earlier export is still there.
     """
@@ -79,7 +92,7 @@ def export(
     with temporary.folder("motet-") as scratch:
         trained = trained_folders(config, source, bases, scratch)
         steps = _steps(config, source)
-        table = measure_baselines(source, overrides, show=show) if baselines else {}
+        table = measure_baselines(source, overrides, show=show) if baselines else None
         with writing(folder), whole_folder(folder) as place:
             written = write_export(place, config, bases, trained, steps, merged=merge)
             left_out += written.left_out
@@ -87,15 +100,9 @@ def export(
             write_card(replace(facts, baselines=table, left_out=left_out), place)
             refuse_secrets(place)
     url = None if push is None else hub.push(folder, push, public=public)
-    own = {one.name: str(folder / "policies" / one.name) for one in written.folders}
-    return {
-        "folder": str(folder),
-        "policies": {name: own.get(name) for name in policies_of(config)},
-        "steps": steps,
-        "copied": written.copied,
-        "left_out": left_out,
-        "url": url,
-    }
+    own = {one.name: folder / "policies" / one.name for one in written.folders}
+    policies = {name: own.get(name) for name in policies_of(config)}
+    return ExportResult(folder, policies, steps, written.copied, left_out, url)
 
 
 def _home(source: Path) -> Path:

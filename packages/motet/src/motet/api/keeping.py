@@ -1,7 +1,7 @@
 """Keep what evaluations find in the folders of their runs, where `motet view` shows it."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 
 from motet.assembly.trained import steps_behind
 from motet.config.paths import RUN_CONFIG, is_exported, run_of_checkpoint
+from motet.core.records import as_json
 from motet.errors import ConfigError
 from motet.safety.secret_values import shown_config
 from motet.trainer.run_folder import RunFolder, write_json
@@ -44,7 +45,7 @@ class Keeper:
         found = [_shelf(place) for place in map(Path, targets) if place not in self._exports]
         self._shelves = [shelf for shelf in found if shelf is not None]
 
-    def keep(self, kind: str, options: Sequence[str], figures: Mapping[str, Any]) -> list[str]:
+    def keep(self, kind: str, options: Sequence[str], figures: Any) -> list[str]:
         """Write RUN/evaluations/NAME.json for every target that is a run or a part of one.
 
         The name follows from the kind and the options: the same evaluation replaces itself.
@@ -52,6 +53,7 @@ class Keeper:
         Args:
             kind: such as "shuffled-turn-1".
             options: what else was asked for, such as "--samples 10", or an override.
+            figures: a record, or its JSON.
 
         Returns one line for each target: where it was kept, or why not.
         """
@@ -80,7 +82,7 @@ def _shelf(target: Path) -> _Shelf | None:
     return _Shelf(run, part, step, _identity(run))
 
 
-def _kept(shelf: _Shelf, kind: str, options: Sequence[str], figures: Mapping[str, Any]) -> str:
+def _kept(shelf: _Shelf, kind: str, options: Sequence[str], figures: Any) -> str:
     path = RunFolder(shelf.run).evaluations / f"{_name(shelf.part, kind, options)}.json"
     shown = [_without_secrets(option) for option in options]
     about = {"kind": kind, "team": shelf.part, "step": shelf.step, "options": shown}
@@ -88,7 +90,7 @@ def _kept(shelf: _Shelf, kind: str, options: Sequence[str], figures: Mapping[str
         if _identity(shelf.run) != shelf.identity:
             return f"not kept in {path}: the run was started anew meanwhile"
         path.parent.mkdir(exist_ok=True)
-        write_json(path, {**figures, ABOUT: about})
+        write_json(path, {**as_json(figures), ABOUT: about})
     except (OSError, ValueError) as error:  # ValueError: a figure that is not finite
         with suppress(OSError):
             path.with_name(f".{path.name}.writing").unlink()

@@ -6,10 +6,10 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from motet.api.html import table_of
 from motet.api.objects import Objects
 from motet.api.recorded import COLUMNS, recorded_advantages, sample_rows
 from motet.api.setup import models_of, read_config, recorded_config, run_of, setup_in_scratch
+from motet.api.summary import RunSummary, read_summary
 from motet.assembly.models import LocalModels
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.schema import RecordedConfig
@@ -24,7 +24,7 @@ from motet.models.loading import load_model
 from motet.rollout.record import read_episodes
 from motet.trainer.metrics import read_metrics
 from motet.trainer.model_folders import check_seal
-from motet.trainer.run_folder import RunFolder, read_summary
+from motet.trainer.run_folder import RunFolder
 from motet.user_code.blocking import blocking
 from motet.user_code.looking import looking
 from motet.user_code.plugins import nearest
@@ -69,12 +69,13 @@ class LoadedRun:
 
     def _repr_html_(self) -> str:
         """Show the held-out results in a notebook, or that there is no summary yet."""
-        if self._folder.summary.is_file():
-            try:
-                return table_of(self.summary)
-            except (ConfigError, LookupError, TypeError, ValueError, AttributeError):
-                return f"<code>{escape(repr(self))}</code>: its summary.json cannot be shown"
-        return f"<code>{escape(repr(self))}</code>: no summary.json yet"
+        try:
+            summary = read_summary(self._folder)
+        except ConfigError:
+            return f"<code>{escape(repr(self))}</code>: its summary.json cannot be shown"
+        if summary is None:
+            return f"<code>{escape(repr(self))}</code>: no summary.json yet"
+        return summary._repr_html_()
 
     @property
     def config(self) -> RecordedConfig:
@@ -83,14 +84,15 @@ class LoadedRun:
         return recorded_config(self.path)
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> RunSummary:
         """What `train` returned. Raises: ConfigError if the run is not finished."""
-        if not self._folder.summary.is_file():
+        found = read_summary(self._folder)
+        if found is None:
             raise ConfigError(
                 f"{self.path} has no summary.json: the run is not finished; finish it with motet "
                 f"train {self._folder.config} --resume"
             )
-        return read_summary(self._folder.summary)
+        return found
 
     @property
     def metrics(self) -> "DataFrame":

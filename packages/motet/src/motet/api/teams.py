@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from motet.api.objects import RowsLike, rows_of
 from motet.api.setup import Show
+from motet.api.summary import RunSummary
 from motet.api.training import train
 from motet.assembly.objects import references
 from motet.config.load import load_config, make_config
@@ -50,7 +51,7 @@ def train_team(
     resume: bool = False,
     runs: str | Path = "runs",
     show: Show = "auto",
-) -> dict[str, Any]:
+) -> RunSummary:
     """Train one policy per agent on the rows, and return the summary of the run `runs/NAME`.
 
         motet.train_team(

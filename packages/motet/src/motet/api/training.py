@@ -10,11 +10,11 @@ from typing import Any, Unpack
 
 from codejudge import temporary
 from motet.api.code_record import record_code
-from motet.api.html import RunSummary
 from motet.api.objects import Objects
 from motet.api.resuming import Resumed, resumed
 from motet.api.run_warnings import memory_of_run, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
+from motet.api.summary import RunSummary, read_summary
 from motet.assembly import bases
 from motet.assembly.before_loading import kept_dates
 from motet.assembly.components import open_components
@@ -58,7 +58,7 @@ def train(
     show: Show = "auto",
     traceback: bool = False,
     **objects: Unpack[Objects],
-) -> dict[str, Any]:
+) -> RunSummary:
     """Run the warm-up, evaluate, train, and evaluate again. Return the summary.
 
     All results are in `runs/NAME`. A run that stops early leaves a summary with `finished: false`.
@@ -156,7 +156,10 @@ def train_once(
             )
             with _partial_summary(settings, folder, partial(run.summary, finished=False)):
                 summary = run_loop(run.run(found.checkpoint))
-        return _summarise(settings, folder, summary)
+        _summarise(settings, folder, summary)
+        written = read_summary(folder)
+        assert written is not None
+        return written
 
 
 def _resume_command(place: Path, runs: Path) -> str:
@@ -249,12 +252,11 @@ def _trackers(settings: RunConfig, folder: RunFolder, resumed_at: int | None) ->
 # ------------------------------------------------------------- the summary, also after an early end
 
 
-def _summarise(settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any]) -> RunSummary:
-    """Write the summary and the learning curve. Return the summary with the name of the run."""
-    named = RunSummary({"name": settings.name, **summary})
+def _summarise(settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any]) -> None:
+    """Write the summary, with the name of the run, and the learning curve."""
+    named = {"name": settings.name, **summary}
     write_json(folder.summary, named)
     learning_curve(read_metrics(folder.metrics), named, folder.curve)
-    return named
 
 
 @contextmanager

@@ -1,16 +1,20 @@
 """The command `motet compare`: runs side by side, and their statistics over seeds."""
 
-import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from motet.commands.comparison_tables import print_comparison
+from motet.commands.console import figure, out, print_json, titled
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, check_picture
 from motet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from motet.api.comparison import ComparedRun
+    from motet.evaluation.over_seeds import OverSeeds
 
 
 class BandChoice(StrEnum):
@@ -47,7 +51,7 @@ BandOption = Annotated[
 ]
 
 
-@of_api("motet.api.run_rows:compare")
+@of_api("motet.api.comparison:compare")
 def compare(
     call: ApiCall,
     as_json: AsJson = False,
@@ -66,16 +70,17 @@ def compare(
         plot,
         {"--metric": metric, "--band": band},
     )
-    from motet.api.comparison_tables import csv_of, latex_of
-    from motet.api.many_runs import runs as load
-
     rows = call()
+    if plot is not None or as_csv or as_latex:
+        from motet.api.comparison import runs
+
+        loaded = runs(call.values["runs"])
     if plot is not None:
-        load(call.values["runs"]).plot(plot, metric, (band or BandChoice.interval).value)
+        loaded.plot(plot, metric, (band or BandChoice.interval).value)
     if as_json:
-        print(json.dumps(rows))
+        print_json(rows)
     elif as_csv or as_latex:
-        print(csv_of(rows) if as_csv else latex_of(rows), end="")
+        print(loaded.statistics.to_csv() if as_csv else loaded.to_latex(), end="")
     else:
         print_comparison(rows)
 
@@ -90,3 +95,68 @@ def _refuse_mixtures(
     if without and plot is None:
         raise ConfigError(f"got {', '.join(without)} without --plot: add --plot")
     check_picture(plot)
+
+
+def print_comparison(rows: Sequence["ComparedRun"]) -> None:
+    """Print the rows of `motet.compare`, and the statistics of groups with several runs."""
+    table = titled(
+        "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"]
+    )
+    for row in rows:
+        table.add_row(
+            Path(row.run).name,
+            str(row.seed),
+            str(row.steps) if row.finished else f"{row.steps} (stopped)",
+            figure(row.before),
+            figure(row.after),
+            figure(row.reward),
+            "-" if row.wall_seconds is None else f"{row.wall_seconds:.0f}",
+        )
+    out.print(table)
+    _print_groups(rows)
+    first = rows[0].group
+    for name, row in {row.group: row for row in rows}.items():
+        if row.differs:
+            out.print(f"  {name} differs from {first}: {', '.join(row.differs)}", soft_wrap=True)
+
+
+def _print_groups(rows: Sequence["ComparedRun"]) -> None:
+    # Imported here because it loads the config and torch, which take seconds.
+    from motet.api.comparison import COMPARED, differences, grouped
+    from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, unseen
+
+    groups = grouped(rows)
+    if len(groups) == len(rows):
+        return
+    table = titled("over seeds: mean ± standard deviation", ["runs", "seeds", *COMPARED.values()])
+    table.show_lines = True
+    for row in groups:
+        seeds = ", ".join(map(str, row.seeds))
+        table.add_row(row.group, seeds, *(_over_seeds(getattr(row, name)) for name in COMPARED))
+    out.print(table)
+    out.print(
+        f"  in the second line: {CONFIDENCE_OF_SEEDS:.0%} interval of the mean (Student's t)",
+        soft_wrap=True,
+    )
+    most = max(row.runs for row in groups)
+    out.print(
+        f"  it cannot see what none of the runs did: {unseen(most):.0%} of the runs may end in a "
+        f"way that {most} runs do not show",
+        soft_wrap=True,
+    )
+    for row in differences(rows):
+        found = row.after
+        if found is not None and found.std is not None:
+            out.print(
+                f"  {row.group} − {groups[0].group}, success after, {found.runs} pairs of "
+                f"one seed: {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})",
+                soft_wrap=True,
+            )
+
+
+def _over_seeds(found: "OverSeeds | None") -> str:
+    if found is None:
+        return "-"
+    if found.std is None:
+        return figure(found.mean)
+    return f"{found.mean:.3f} ± {found.std:.3f}\n{found.low:.3f} to {found.high:.3f}"

@@ -1,5 +1,6 @@
 """Prints metrics and episodes as tables and lines on the terminal."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from motet.safety.visible import Console, styled
 
 if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
+    from motet.api.summary import RunSummary
     from motet.core import Episode
     from motet.trainer.replay import Replay
 
@@ -41,31 +43,39 @@ def listed(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
 
 
-def print_conventions(named: dict[str, dict[str, float]]) -> None:
+def print_json(found: Any) -> None:
+    """Print a record as one JSON object."""
+    from motet.core.records import as_json  # it loads pydantic
+
+    print(json.dumps(as_json(found)))
+
+
+def print_conventions(named: Mapping[str, Mapping[str, float]]) -> None:
     for agent, labels in named.items():
         out.print(
             f"  {agent}: " + ", ".join(f"{label} {share:.0%}" for label, share in labels.items())
         )
 
 
-def print_finished(summary: dict[str, Any], runs: Path) -> None:
+def print_finished(summary: "RunSummary", runs: Path) -> None:
     """Print the results of a finished run, and where to find more."""
-    table = titled(str(runs / summary["name"]), ["held out", "success", "reward", "faults"])
-    for when, figures in summary["heldout"].items():
-        table.add_row(
-            when, figure(figures["success"]), figure(figures["reward"]), str(figures["faults"])
-        )
+    place = runs / summary.name
+    table = titled(str(place), ["held out", "success", "reward", "faults"])
+    for when, found in summary.heldout.items():
+        table.add_row(when, figure(found.success), figure(found.reward), str(found.faults))
     out.print(table)
-    for agent, label in _settled(summary["heldout"]).items():
-        out.print(f"  {agent} settled on {label}")
+    after = summary.heldout.get("after")
+    for agent, labels in ((after and after.conventions) or {}).items():
+        for label, share in list(labels.items())[:1]:
+            out.print(f"  {agent} settled on {label!r} ({share:.0%})")
     out.print(
-        f"  {summary['steps']} steps, {summary['tokens']:,} tokens at "
-        f"{summary['tokens_per_second']:,.0f}/s, "
-        f"{summary['wall_seconds']:.0f} s ({summary['cpu_seconds']:.0f} CPU-seconds)\n"
-        f"  {step_took(summary['profile'])}\n"
-        f"  learning curve  {runs / summary['name'] / 'curve.png'!s}\n"
-        f"  show a game     motet play {runs / summary['name']!s}\n"
-        f"  in the browser  motet view {runs / summary['name']!s}\n",
+        f"  {summary.steps} steps, {summary.tokens:,} tokens at "
+        f"{summary.tokens_per_second:,.0f}/s, "
+        f"{summary.wall_seconds:.0f} s ({summary.cpu_seconds:.0f} CPU-seconds)\n"
+        f"  {step_took(summary.profile)}\n"
+        f"  learning curve  {place / 'curve.png'!s}\n"
+        f"  show a game     motet play {place!s}\n"
+        f"  in the browser  motet view {place!s}\n",
         soft_wrap=True,
     )
 
@@ -87,20 +97,6 @@ def step_took(profile: Mapping[str, float]) -> str:
         f"{stage} {parts[stage] / total:.0%}" for stage in most if parts[stage] > 0.01 * total
     )
     return f"a step took {total:.2f} s: {shares}"
-
-
-def _settled(heldout: dict[str, Any]) -> dict[str, str]:
-    named = (
-        heldout["after"]["conventions"]
-        if "after" in heldout and "conventions" in heldout["after"]
-        else {}
-    )
-    commonest = {agent: next(iter(labels.items()), None) for agent, labels in named.items()}
-    return {
-        agent: f"{pair[0]!r} ({pair[1]:.0%})"
-        for agent, pair in commonest.items()
-        if pair is not None
-    }
 
 
 def print_cost(cost: "Cost") -> None:

@@ -1,15 +1,13 @@
 """The commands that play without training: evaluate, play, replay, crossplay."""
 
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from motet.commands.console import print_episode, print_replay, print_tree
+from motet.commands.console import print_episode, print_json, print_replay, print_tree
 from motet.commands.evaluation_tables import print_baselines, print_crossplay, print_evaluation
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, Traceback, check_picture
@@ -50,17 +48,17 @@ def evaluate(
     from motet.api.keeping import Keeper
 
     keeper, asked = Keeper([target]), compare if baselines else play
-    figures = asked()
+    found = asked()
     said = [*_words(asked), *play.values["overrides"]]
-    kept = keeper.keep("baselines" if baselines else _kind(play), said, figures)
+    kept = keeper.keep("baselines" if baselines else _kind(play), said, found)
     if plot is not None:
         from motet.trainer.plot import selection_curves
 
-        selection_curves(figures["selection"]["turns"], plot)
+        selection_curves(found.selection.turns, plot)
     if as_json:
-        print(json.dumps(figures))
+        print_json(found)
     else:
-        (print_baselines if baselines else print_evaluation)(target, figures)
+        (print_baselines if baselines else print_evaluation)(target, found)
     _say(kept)
 
 
@@ -163,7 +161,7 @@ def crossplay(
     found = call()
     together = len({run.resolve().parent for run in runs}) == 1
     names = [run.resolve().name if together else str(run) for run in runs]
-    kept = keeper.keep("crossplay", [*names, *_words(call)], asdict(found))
+    kept = keeper.keep("crossplay", [*names, *_words(call)], found)
     if plot is not None:
         from motet.trainer.plot import cross_matrix
 
@@ -174,7 +172,7 @@ def crossplay(
             (found.agents[0], ", ".join(found.agents[1:])),
         )
     if as_json:
-        print(json.dumps(asdict(found)))
+        print_json(found)
     else:
         print_crossplay(found)
     _say(kept)

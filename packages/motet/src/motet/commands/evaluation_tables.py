@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 
 from motet.commands.console import figure, out, print_conventions, titled
 
 if TYPE_CHECKING:
+    from motet.evaluation.baseline_table import BaselineTable
+    from motet.evaluation.bootstrap import Estimate
     from motet.evaluation.crossplay import Crossplay
+    from motet.evaluation.evaluate import EvaluationResult, MessageControl
+    from motet.evaluation.influence import Influence, Pair, TurnChange
+    from motet.evaluation.selection_table import SelectionTable
 
 FIGURES = (
     "episodes", "samples", "faults", "success", "reward", "final_reward", "turns", "tokens",
@@ -18,52 +23,51 @@ FIGURES = (
 """Metrics of an evaluation, in the order of the table."""
 
 
-def print_evaluation(target: Path, figures: dict[str, Any]) -> None:
+def print_evaluation(target: Path, figures: "EvaluationResult") -> None:
     table = titled(str(target), ["figure", "value", "95 %"])
     for name in FIGURES:
-        ends = figures["interval"][name] if name in figures["interval"] else None
-        table.add_row(name, figure(figures[name]), "" if ends is None else span(*ends))
-    for name, value in figures["time"].items():
+        ends = (figures.interval or {}).get(name)
+        table.add_row(name, figure(getattr(figures, name)), "" if ends is None else span(*ends))
+    for name, value in (figures.time or {}).items():
         table.add_row(name, figure(value))
-    for k, value in figures["pass_at"].items():
+    for k, value in figures.pass_at.items():
         table.add_row(f"pass@{k}", figure(value))
-    for agent, value in figures["agent_rewards"].items():
+    for agent, value in figures.agent_rewards.items():
         table.add_row(f"reward {agent}", figure(value))
-    for name, value in figures["terms"].items():
+    for name, value in figures.terms.items():
         table.add_row(f"term {name}", figure(value))
-    for cause, count in figures["causes"].items():
+    for cause, count in figures.causes.items():
         table.add_row(f"fault {cause}", str(count))
     out.print(table)
-    if "messages" in figures:
-        print_messages(figures["messages"], figures)
-    if len(figures["by_turn"]) > 1:
+    if figures.messages is not None:
+        print_messages(figures.messages, figures)
+    if len(figures.by_turn) > 1:
         table = titled(
             "results by turn", ["turn", "games that reached it", "reward", "success so far"]
         )
-        for number, turn in enumerate(figures["by_turn"], start=1):
+        for number, turn in enumerate(figures.by_turn, start=1):
             table.add_row(
-                str(number), figure(turn["played"]), figure(turn["reward"]), figure(turn["success"])
+                str(number), figure(turn.played), figure(turn.reward), figure(turn.success)
             )
         out.print(table)
-    if "influence" in figures:
-        print_influence(figures["influence"])
-    if "conventions" in figures:
-        print_conventions(figures["conventions"])
-    if "selection" in figures:
-        print_selection(figures["selection"])
+    if figures.influence is not None:
+        print_influence(figures.influence)
+    if figures.conventions is not None:
+        print_conventions(figures.conventions)
+    if figures.selection is not None:
+        print_selection(figures.selection)
 
 
-def print_messages(found: Mapping[str, Any], control: Mapping[str, Any]) -> None:
+def print_messages(found: "MessageControl", control: "EvaluationResult") -> None:
     """Print the same team with its real messages beside the control."""
-    table = titled(f"real and {found['are']} messages", ["messages", "success", "reward"])
+    table = titled(f"real and {found.are} messages", ["messages", "success", "reward"])
     for name, one in (
-        ("as they are", found["real"]),
-        (f"{found['are']} after turn {found['turn']}", control),
+        ("as they are", found.real),
+        (f"{found.are} after turn {found.turn}", control),
     ):
-        ends = one["interval"]
-        table.add_row(name, *(_with_ends(one[what], ends[what]) for what in ends))
-    difference = found["difference"]
-    table.add_row("difference", *(estimated(difference[what]) for what in ("success", "reward")))
+        ends = one.interval or {}
+        table.add_row(name, *(_with_ends(getattr(one, what), ends[what]) for what in ends))
+    table.add_row("difference", *map(estimated, found.difference.values()))
     table.show_lines = True
     out.print(table)
 
@@ -72,66 +76,66 @@ def _with_ends(value: float | None, ends: Sequence[float] | None) -> str:
     return figure(value) if ends is None else f"{figure(value)}\n{span(*ends)}"
 
 
-def print_selection(found: dict[str, Any]) -> None:
+def print_selection(found: "SelectionTable") -> None:
     """Print how often the answer chosen from k games is right."""
     from motet.evaluation.selection import METHODS, SUBSETS
 
-    for number, rows in enumerate(found["turns"], start=1):
+    for number, rows in enumerate(found.turns, start=1):
         table = titled(
             f"chosen from k games after turn {number}",
             ["k", "tasks", "tokens", *METHODS.values()],
         )
         for row in rows:
-            tokens = "-" if row["tokens_per_task"] is None else f"{row['tokens_per_task']:,.1f}"
-            means = [None if one is None else one["mean"] for one in row["accuracy"].values()]
-            table.add_row(str(row["k"]), str(row["tasks"]), tokens, *map(figure, means))
+            tokens = "-" if row.tokens_per_task is None else f"{row.tokens_per_task:,.1f}"
+            means = [None if one is None else one.mean for one in row.accuracy.values()]
+            table.add_row(str(row.k), str(row.tasks), tokens, *map(figure, means))
         out.print(table)
     notes = {
-        "best of k": f"the answer with the highest score; the verifier scored {found['scored']:,} "
+        "best of k": f"the answer with the highest score; the verifier scored {found.scored:,} "
         f"answers",
         "weighted vote": "scores of equal answers are added; a tie counts as wrong",
         "any right": "the choice of a perfect verifier",
     }
-    if not all(row["all_subsets"] for rows in found["turns"] for row in rows):
+    if not all(row.all_subsets for rows in found.turns for row in rows):
         notes["votes"] = (
             f"with more than {SUBSETS} subsets of k games, the mean of {SUBSETS} random subsets"
         )
-    if found["causes"]:
-        notes[f"{found['left_out']} games excluded"] = (
-            f"answers that could not be scored: {counted(found['causes'])}"
+    if found.causes:
+        notes[f"{found.left_out} games excluded"] = (
+            f"answers that could not be scored: {counted(found.causes)}"
         )
     for name, text in notes.items():
         out.print(f"  {name}: {text}", soft_wrap=True)
 
 
-def print_influence(found: dict[str, Any]) -> None:
+def print_influence(found: "Influence") -> None:
     """Print who was right at each turn, who changed the answer between turns, and who persuaded
     whom."""
-    turns = found["turns"]
+    turns = found.turns
     columns = ["", *(f"turn {number}" for number in range(1, len(turns) + 1))]
     table = titled("right answers by turn", columns)
-    for agent in turns[0]["right"]:
-        table.add_row(agent, *(figure(turn["right"][agent]) for turn in turns))
-    table.add_row("mean", *(figure(turn["mean"]) for turn in turns))
-    table.add_row("majority", *(figure(turn["majority"]) for turn in turns))
+    for agent in turns[0].right:
+        table.add_row(agent, *(figure(turn.right[agent]) for turn in turns))
+    table.add_row("mean", *(figure(turn.mean) for turn in turns))
+    table.add_row("majority", *(figure(turn.majority) for turn in turns))
     out.print(table)
     table = titled("reward by turn", columns)
-    for agent in turns[0]["rewards"]:
-        table.add_row(agent, *(figure(turn["rewards"][agent]) for turn in turns))
+    for agent in turns[0].rewards:
+        table.add_row(agent, *(figure(turn.rewards[agent]) for turn in turns))
     out.print(table)
-    if found["steps"]:
-        _print_changes(found["steps"])
-    if found["pairs"]:
-        _print_pairs(found["pairs"])
+    if found.steps:
+        _print_changes(found.steps)
+    if found.pairs:
+        _print_pairs(found.pairs)
 
 
-def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
+def _print_changes(steps: Sequence["TurnChange"]) -> None:
     shares = ("improved", "declined", "kept_right", "kept_wrong", "corrected", "spoiled")
     table = titled("changes between turns", ["", *(share.replace("_", " ") for share in shares)])
     table.columns[0].no_wrap = True
     for number, step in enumerate(steps, start=1):
-        for name, change in [*step["agents"].items(), ("all", step["team"])]:
-            row = [figure(change[share]) for share in shares]
+        for name, change in [*step.agents.items(), ("all", step.team)]:
+            row = [figure(getattr(change, share)) for share in shares]
             table.add_row(f"{number} to {number + 1}  {name}", *row, end_section=name == "all")
     out.print(table)
     out.print(
@@ -141,12 +145,12 @@ def _print_changes(steps: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def _print_pairs(pairs: Sequence[Mapping[str, Any]]) -> None:
+def _print_pairs(pairs: Sequence["Pair"]) -> None:
     table = titled("who persuaded whom", ["speaker", "listener", "persuaded", "of", "misled", "of"])
     for pair in pairs:
-        persuaded = figure(pair["persuaded"]), figure(pair["persuadable"])
-        misled = figure(pair["misled"]), figure(pair["misleadable"])
-        table.add_row(pair["speaker"], pair["listener"], *persuaded, *misled)
+        persuaded = figure(pair.persuaded), figure(pair.persuadable)
+        misled = figure(pair.misled), figure(pair.misleadable)
+        table.add_row(pair.speaker, pair.listener, *persuaded, *misled)
     out.print(table)
     out.print(
         "  persuaded: share of cases with a wrong listener and a right speaker in which the "
@@ -155,41 +159,39 @@ def _print_pairs(pairs: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def print_baselines(target: Path, found: dict[str, Any]) -> None:
-    rows, first = found["rows"], found["rows"][0]["protocol"]
+def print_baselines(target: Path, found: "BaselineTable") -> None:
+    rows, first = found.rows, found.rows[0].protocol
     table = titled(
-        f"{target}: {found['tasks']} held-out tasks",
+        f"{target}: {found.tasks} held-out tasks",
         ["protocol", "success", "reward", "behind", "n", "tokens", "seconds"],
     )
     # Without borders the table fits 80 columns, so that intervals are not broken.
     table.box, table.show_edge, table.show_lines = box.HORIZONTALS, False, True
     table.pad_edge, table.padding = False, (0, 1, 0, 0)
     table.columns[0].overflow = "fold"
-    compared = "reward" if rows[0]["success"] is None else "success"
+    compared = "reward" if rows[0].success is None else "success"
     for row in rows:
-        tokens = row["tokens_per_task"]
+        tokens = row.tokens_per_task
         table.add_row(
-            row["protocol"],
-            estimated(row["success"]),
-            estimated(row["reward"]),
-            estimated(row["lead"][compared]) if row["lead"] else "-",
-            str(row["n"]),
+            row.protocol,
+            estimated(row.success),
+            estimated(row.reward),
+            estimated(row.lead[compared]) if row.lead else "-",
+            str(row.n),
             f"{tokens:,.1f}" if tokens < 1000 else f"{tokens:,.0f}",
-            f"{row['time']['seconds_per_task']:.3f}",
+            f"{row.time['seconds_per_task']:.3f}",
         )
     out.print(table)
-    notes = {row["protocol"]: row["note"] for row in rows if row["note"]}
+    notes = {row.protocol: row.note for row in rows if row.note}
     notes |= {
-        f"{row['protocol']}: {row['faults']} faults": counted(row["causes"])
-        for row in rows
-        if row["faults"]
+        f"{row.protocol}: {row.faults} faults": counted(row.causes) for row in rows if row.faults
     }
-    notes |= {f"no {protocol}": why for protocol, why in found["left_out"].items()}
+    notes |= {f"no {protocol}": why for protocol, why in found.left_out.items()}
     notes |= {
         "behind": f"{compared} of the {first} minus {compared} of this row, mean over tasks",
         "tokens, seconds": "per answer, which takes n samples",
-        f"{found['confidence']:.0%}": "success by Wilson and Newcombe, reward by "
-        f"{found['resamples']:,} bootstrap resamples",
+        f"{found.confidence:.0%}": "success by Wilson and Newcombe, reward by "
+        f"{found.resamples:,} bootstrap resamples",
     }
     for name, text in notes.items():
         out.print(f"  {name}: {text}", soft_wrap=True)
@@ -199,13 +201,11 @@ def counted(causes: Mapping[str, int]) -> str:
     return ", ".join(f"{cause} {count}" for cause, count in causes.items())
 
 
-def estimated(found: Mapping[str, float] | None) -> str:
+def estimated(found: "Estimate | None") -> str:
     """Return a mean with its interval. One without a width says nothing, and is left out."""
     if found is None:
         return "-"
-    if found["low"] == found["high"]:
-        return f"{found['mean']:.3f}"
-    return f"{found['mean']:.3f}\n{span(found['low'], found['high'])}"
+    return f"{found.mean:.3f}" + ("" if found.certain else f"\n{span(found.low, found.high)}")
 
 
 def span(low: float, high: float) -> str:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from motet import __version__
-from motet.commands.compare import compare
-from motet.commands.comparison_tables import print_comparison
+from motet.commands.compare import compare, print_comparison
 from motet.commands.console import out, print_cost, print_finished, print_warnings
 from motet.commands.episodes import episodes
 from motet.commands.evaluation import crossplay, evaluate, play, replay
@@ -227,14 +226,14 @@ def check(call: ApiCall) -> None:
     """
     traceback = call.values["traceback"]
     with traceback_shown(traceback):
-        summary = call(show="auto" if traceback else "silent")
-    seconds = f"{summary['wall_seconds']:.0f} s"
+        found = call(show="auto" if traceback else "silent")
+    seconds = f"{found.summary.wall_seconds:.0f} s"
     out.print(f"{call.values['config']}: two steps with tiny models succeeded ({seconds})")
-    for part, instead in summary["stand_ins"].items():
+    for part, instead in found.stand_ins.items():
         out.print(f"replaced {part}: {instead}")
-    for line in summary["notes"]:
+    for line in found.notes:
         out.print(line, soft_wrap=True)
-    print_warnings(summary["warnings"])
+    print_warnings(found.warnings)
 
 
 def _add_commands_of_packages() -> None:

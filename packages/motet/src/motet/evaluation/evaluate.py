@@ -2,18 +2,26 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from motet.core import Environment, Episode, Sampler, Task, Team
 from motet.errors import MotetError
-from motet.evaluation.bootstrap import estimate, paired_difference
-from motet.evaluation.influence import influence
+from motet.evaluation.bootstrap import Estimate, estimate, paired_difference
+from motet.evaluation.influence import Influence, influence
 from motet.evaluation.pass_at_k import mean_pass_at_k, powers_of_two
-from motet.evaluation.playthrough import Playthrough, by_turn, playthroughs, rewards, successes
+from motet.evaluation.playthrough import (
+    Playthrough,
+    TurnSummary,
+    by_turn,
+    playthroughs,
+    rewards,
+    successes,
+)
 from motet.evaluation.rates import game_count, rate_difference, success_of
+from motet.evaluation.selection_table import SelectionTable
 from motet.rollout.collect import collect
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import Summary, summarise
@@ -101,42 +109,85 @@ async def evaluate_reference(
     return Evaluation(episodes, summarise(episodes))
 
 
-# ------------------------------------------------------------------------------------------ figures
+# ------------------------------------------------------------------------------------------ results
+
+
+@dataclass(frozen=True)
+class RealMessages:
+    """The games of a control with the messages as they are."""
+
+    success: float | None
+    reward: float | None
+    interval: Mapping[str, Sequence[float] | None]
+
+
+@dataclass(frozen=True)
+class MessageControl:
+    """What a control, in which agents read other messages, is compared with."""
+
+    are: Literal["shuffled", "blank"]
+    turn: int
+    """The turn after which messages are replaced, from 1."""
+    real: RealMessages
+    difference: Mapping[str, Estimate | None]
+    """For `success` and `reward`: by how much they are above those of the control, compared task by
+    task."""
+
+
+@dataclass(frozen=True)
+class EvaluationResult(Summary):
+    """What an evaluation found: the figures of its episodes and more.
+
+    Those that are None by default are absent where they do not apply. docs/evaluation.md explains
+    all. Only `time` differs between two calls.
+    """
+
+    samples: int
+    """Games per task."""
+    tokens_per_episode: float
+    pass_at: Mapping[int, float]
+    by_turn: Sequence[TurnSummary]
+    success_by_turn: Sequence[float | None] | None = None
+    """Of debates, as `influence`."""
+    influence: Influence | None = None
+    conventions: Mapping[str, Mapping[str, float]] | None = None
+    """Agent -> label -> share of its first answers, if the environment names them."""
+    selection: SelectionTable | None = None
+    """How often the answer is right that a verifier chooses."""
+    code_changed: Sequence[str] | None = None
+    """The user's files that are other than when the run loaded them."""
+    rows_passed_over: int | None = None
+    """The number of held-out rows that gave no task."""
+    messages: MessageControl | None = None
+    interval: Mapping[str, Sequence[float] | None] | None = None
+    """The ends of the 95 % intervals of `success` and `reward`."""
+    time: Mapping[str, float] | None = None
+    """`seconds` and `seconds_per_episode`. Empty if they were not measured."""
 
 
 def described(
     evaluation: Evaluation, environment: Environment[Any], pass_at: Sequence[int] | None = None
-) -> dict[str, Any]:
-    """Return an evaluation as plain JSON, without wall-clock times.
-
-    It contains the summary, games per task, tokens per episode, pass@k and the figures of every
-    turn. If the environment can name conventions, it contains those of each agent. If the
-    environment reports which agents are right, it also contains `success_by_turn`, the terms of
-    every turn, and `influence`.
+) -> EvaluationResult:
+    """Return what the episodes say, without intervals and wall-clock times.
 
     Args:
         pass_at: the k of pass@k. The default is 1 and the powers of two up to the games per task.
     """
-    games = evaluation.games
+    games, summary = evaluation.games, evaluation.summary
     samples = max(map(len, games), default=0)
-    ks = powers_of_two(samples) if pass_at is None else pass_at
-    turns = [asdict(turn) for turn in by_turn(games)]
-    debated = influence(evaluation.episodes)
-    figures = {
-        **asdict(evaluation.summary),
-        "samples": samples,
-        "tokens_per_episode": evaluation.summary.tokens / max(evaluation.summary.episodes, 1),
-        "pass_at": mean_pass_at_k(games, ks),
-        "by_turn": [
-            {name: turn[name] for name in turn if debated or name != "terms"} for turn in turns
-        ],
-    }
-    if debated is not None:
-        figures["success_by_turn"] = [turn["success"] for turn in turns]
-        figures["influence"] = asdict(debated)
-    if environment.provides(Environment.convention):
-        figures["conventions"] = conventions(evaluation.episodes, environment.convention)
-    return figures
+    turns, debated = by_turn(games), influence(evaluation.episodes)
+    return EvaluationResult(
+        **{one.name: getattr(summary, one.name) for one in fields(summary)},
+        samples=samples,
+        tokens_per_episode=summary.tokens / max(summary.episodes, 1),
+        pass_at=mean_pass_at_k(games, powers_of_two(samples) if pass_at is None else pass_at),
+        by_turn=turns if debated else [replace(turn, terms=None) for turn in turns],
+        success_by_turn=[turn.success for turn in turns] if debated else None,
+        influence=debated,
+        conventions=conventions(evaluation.episodes, environment.convention)
+        if environment.provides(Environment.convention)
+        else None,
+    )
 
 
 def conventions(
@@ -170,25 +221,21 @@ def intervals(evaluation: Evaluation, seed: int) -> dict[str, list[float] | None
     }
 
 
-def beside_control(real: Evaluation, control: Evaluation, seed: int) -> dict[str, Any]:
-    """Return `real`: success and reward with the messages as they are, and their intervals; and
-    `difference`: by how much they are above those of the control, compared task by task.
-    """
-    summary = real.summary
+def beside_control(
+    are: Literal["shuffled", "blank"], turn: int, real: Evaluation, control: Evaluation, seed: int
+) -> MessageControl:
+    """Compare a control with the same games with `real` messages."""
     games, others = real.games, control.games
     count = min(game_count(games), game_count(others))
-    found = {
-        "success": rate_difference(successes(games), successes(others), count, seed),
-        "reward": paired_difference(rewards(games), rewards(others), seed),
-    }
-    return {
-        "real": {
-            "success": summary.success,
-            "reward": summary.reward,
-            "interval": intervals(real, seed),
+    return MessageControl(
+        are,
+        turn,
+        RealMessages(real.summary.success, real.summary.reward, intervals(real, seed)),
+        {
+            "success": rate_difference(successes(games), successes(others), count, seed),
+            "reward": paired_difference(rewards(games), rewards(others), seed),
         },
-        "difference": {name: None if one is None else asdict(one) for name, one in found.items()},
-    }
+    )
 
 
 def times(evaluation: Evaluation) -> dict[str, float]:

@@ -7,6 +7,7 @@ import pytest
 from motet.core import Task
 from motet.errors import MotetError
 from motet.evaluation.evaluate import described, evaluate, evaluate_reference, intervals, times
+from motet.evaluation.playthrough import TurnSummary
 from motet.settings import Plan
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
@@ -38,19 +39,16 @@ def test_the_description_counts_what_three_tasks_of_two_games_cost():
     figures = described(
         played(Talk(pay=lambda said: float(len(said))), Plan(samples=(1, 1)), samples=2), Talk()
     )
-    assert (figures["episodes"], figures["samples"], figures["reward"], figures["turns"]) == (
+    assert (figures.episodes, figures.samples, figures.reward, figures.turns) == (
         3,
         2,
         3.0,
         2.0,
     )
-    assert (figures["tokens"], figures["tokens_per_episode"]) == (3 * 2 * 2 * 6, 24.0)
-    assert figures["by_turn"] == [
-        {"played": 1.0, "reward": 1.0, "success": None},
-        {"played": 1.0, "reward": 2.0, "success": None},
-    ]
-    assert figures["pass_at"] == {}
-    assert "seconds" not in figures
+    assert (figures.tokens, figures.tokens_per_episode) == (3 * 2 * 2 * 6, 24.0)
+    assert figures.by_turn == [TurnSummary(1.0, 1.0, None), TurnSummary(1.0, 2.0, None)]
+    assert figures.pass_at == {}
+    assert (figures.time, figures.interval) == (None, None)
 
 
 def test_pass_at_k_is_given_for_the_powers_of_two_or_for_what_was_asked():
@@ -61,11 +59,11 @@ def test_pass_at_k_is_given_for_the_powers_of_two_or_for_what_was_asked():
             return type(led_to)(led_to.state, led_to.rewards, True, {"success": lucky})
 
     evaluation = played(Half(), Plan(samples=(1,)), samples=5)
-    assert list(described(evaluation, Half())["pass_at"]) == ["1", "2", "4"]
-    asked = described(evaluation, Half(), pass_at=[1, 5])["pass_at"]
-    assert asked["1"] == pytest.approx(evaluation.summary.success)
+    assert list(described(evaluation, Half()).pass_at) == [1, 2, 4]
+    asked = described(evaluation, Half(), pass_at=[1, 5]).pass_at
+    assert asked[1] == pytest.approx(evaluation.summary.success)
     won = [sum(game.success for game in games) for games in evaluation.games]
-    assert asked["5"] == sum(found > 0 for found in won) / 3
+    assert asked[5] == sum(found > 0 for found in won) / 3
 
 
 def test_intervals_are_about_what_is_reported():

@@ -21,7 +21,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - prod(max(n - c - drawn, 0) / (n - drawn) for drawn in range(k))
 
 
-def mean_pass_at_k(games: Games, ks: Sequence[int]) -> dict[str, float]:
+def mean_pass_at_k(games: Games, ks: Sequence[int]) -> dict[int, float]:
     """Return `k` -> the mean of pass@k over tasks. A game passes if its `success` is 1.
 
     Returns {} if no game reports `success`. A task with fewer than k valid games is left out of
@@ -32,7 +32,7 @@ def mean_pass_at_k(games: Games, ks: Sequence[int]) -> dict[str, float]:
         return {}
     counts = [(len(group), sum(success == 1.0 for success in group)) for group in groups]
     means = {k: mean_of([pass_at_k(n, c, k) for n, c in counts if n >= k]) for k in ks}
-    return {str(k): mean for k, mean in means.items() if mean is not None}
+    return {k: mean for k, mean in means.items() if mean is not None}
 
 
 def powers_of_two(n: int) -> list[int]:

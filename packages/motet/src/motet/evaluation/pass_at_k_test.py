@@ -44,8 +44,8 @@ def test_tasks_count_alike_and_only_a_whole_success_passes():
     nearly = game((1.0, {"success": 0.9}))
     games = [[WON, LOST, LOST, nearly], [WON, WON, WON, WON]]
     assert mean_pass_at_k(games, [1, 2]) == {
-        "1": pytest.approx((0.25 + 1) / 2),
-        "2": pytest.approx((0.5 + 1) / 2),
+        1: pytest.approx((0.25 + 1) / 2),
+        2: pytest.approx((0.5 + 1) / 2),
     }
 
 
@@ -53,7 +53,7 @@ def test_games_that_broke_are_no_samples():
     # One task has two valid games of three, the other has none: pass@2 covers only the first task,
     # pass@3 covers none.
     games = [[WON, BROKE, LOST], [BROKE, BROKE, BROKE]]
-    assert mean_pass_at_k(games, [1, 2, 3]) == {"1": 0.5, "2": 1.0}
+    assert mean_pass_at_k(games, [1, 2, 3]) == {1: 0.5, 2: 1.0}
 
 
 def test_where_nobody_says_success_nothing_passes_or_fails():

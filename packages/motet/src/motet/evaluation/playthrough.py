@@ -146,8 +146,9 @@ class TurnSummary:
     """Mean over the games that reached it."""
     success: float | None
     """Mean success over all games by this turn. None if no game reports it."""
-    terms: Mapping[str, float]
-    """Mean of each term over the games that reached this turn and report the term."""
+    terms: Mapping[str, float] | None = None
+    """Mean of each term over the games that reached this turn and report the term. Evaluations have
+    it in debates only."""
 
 
 def by_turn(games: Games) -> list[TurnSummary]:

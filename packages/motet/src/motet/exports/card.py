@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from motet.assembly.model_card import loading_code
 from motet.config.schema import RunConfig
 from motet.config.yaml import write_yaml
 from motet.environments.registry import find
+from motet.evaluation.baseline_table import BaselineTable
 from motet.exports.figures import HeldOut, baseline_lines, shown
 from motet.exports.hub import UNKNOWN
 from motet.exports.team import policies_of
@@ -39,7 +40,7 @@ class CardFacts:
     """The version of Motet."""
     before: HeldOut | None = None
     after: HeldOut | None = None
-    baselines: Mapping[str, Any] = field(default_factory=dict)
+    baselines: BaselineTable | None = None
     """A `BaselineTable` as plain JSON, if it was measured."""
     left_out: Sequence[str] = ()
     """What somebody else must add."""
@@ -170,7 +171,7 @@ def _results(facts: CardFacts) -> str:
         "| team | success | reward | tasks | games per task | faults |\n|---|---|---|---|---|---|\n"
         f"{rows}\n"
     )
-    if facts.baselines:
+    if facts.baselines is not None:
         lines = "\n".join(f"| {' | '.join(row)} |" for row in baseline_lines(facts.baselines))
         table += (
             "\nBaselines on the same tasks (`motet evaluate RUN --baselines`):\n\n"

@@ -1,9 +1,8 @@
 """The held-out results of a run, with intervals, from its recorded episodes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from motet.evaluation.baseline_table import BaselineTable
 from motet.evaluation.bootstrap import Estimate, estimate
 from motet.evaluation.playthrough import playthroughs, rewards
 from motet.evaluation.rates import success_of
@@ -43,26 +42,17 @@ def held_out(run: RunFolder, step: int, seed: int) -> HeldOut | None:
     )
 
 
-def baseline_lines(table: Mapping[str, Any]) -> list[list[str]]:
-    """Return the rows of a `BaselineTable` as texts: protocol, success, reward, tokens."""
+def baseline_lines(table: BaselineTable) -> list[list[str]]:
+    """Return the rows as texts: protocol, success, reward, tokens."""
     return [
-        [
-            row["protocol"],
-            shown(row["success"]),
-            shown(row["reward"]),
-            f"{row['tokens_per_task']:,.0f}",
-        ]
-        for row in table["rows"]
+        [row.protocol, shown(row.success), shown(row.reward), f"{row.tokens_per_task:,.0f}"]
+        for row in table.rows
     ]
 
 
-def shown(found: Estimate | Mapping[str, float] | None) -> str:
+def shown(found: Estimate | None) -> str:
     """Return a mean with its interval. One without a width says nothing, and is left out."""
     if found is None:
         return "-"
-    mean, low, high = (
-        (found.mean, found.low, found.high)
-        if isinstance(found, Estimate)
-        else (found["mean"], found["low"], found["high"])
-    )
-    return f"{mean:.3f}" if low == high else f"{mean:.3f} ({low:.3f} to {high:.3f})"
+    interval = "" if found.certain else f" ({found.low:.3f} to {found.high:.3f})"
+    return f"{found.mean:.3f}{interval}"

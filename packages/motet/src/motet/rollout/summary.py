@@ -100,16 +100,16 @@ class Summary:
     terms: Mapping[str, float]
     turns: float | None
     tokens: int
-    gold_correlation: float | None = None
+    gold_correlation: float | None
     """Pearson correlation between the reward of an agent at a turn and whether the agent is right
     by the gold answer, over all agents and turns of games that report both. None if either is
     constant. It falls when a reward is being gamed."""
-    completion_length: float | None = None
+    completion_length: float | None
     """Mean number of tokens per completion."""
-    truncated: float | None = None
+    truncated: float | None
     """The share of completions that were cut off at `max_new_tokens` or at the end of the
     context."""
-    duplicates: float | None = None
+    duplicates: float | None
     """Of an agent's completions of one prompt, without the first: the share that repeats an earlier
     one exactly."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from motet.core import CreditState, Environment, Episode
+from motet.core.records import as_json
 from motet.errors import Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
@@ -241,7 +242,8 @@ class TrainingRun:
         """The evaluation before or after training, if there are held-out tasks."""
         if self._components.heldout:
             evaluation = self._ending or await self._evaluate(number, name)
-            self._run_state.heldout[name] = described(evaluation, self._components.environment)
+            environment = self._components.environment
+            self._run_state.heldout[name] = as_json(described(evaluation, environment))
             self._draw(evaluation, name)
 
     def _draw(self, evaluation: Evaluation, name: str) -> None:

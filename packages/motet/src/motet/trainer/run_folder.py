@@ -19,7 +19,6 @@ from filelock import FileLock, Timeout
 from motet.core import Episode
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
-from motet.safety.reading import read_json
 
 
 @dataclass(frozen=True)
@@ -234,19 +233,6 @@ def write_whole(path: Path, text: str) -> None:
     with writing(path):
         beside.write_text(text, encoding="utf-8")
         beside.replace(path)
-
-
-def read_summary(path: Path) -> dict[str, Any]:
-    """Return a summary.json. Raises: ConfigError that names the file, also if it is no object."""
-    try:
-        found = read_json(path)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; expected a summary") from error
-    if not isinstance(found, dict):
-        raise ConfigError(
-            f"{path}: got {type(found).__name__}, expected the JSON object that motet train writes"
-        )
-    return found
 
 
 def write_json(path: Path, value: Any) -> None:
