@@ -260,6 +260,6 @@ def test_pass_at_k_and_turns_are_printed(run, command):
         assert re.search(rf"│ pass@{k} +│ +{found.pass_at[k]:.3f} │", out)
     second = found.by_turn[1]
     assert re.search(
-        rf"│ 2 +│ +{second['played']:.3f} │ +{second['reward']:.3f} │ +{second['success']:.3f} │",
+        rf"│ 2 +│ +{second.played:.3f} │ +{second.reward:.3f} │ +{second.success:.3f} │",
         out,
     )

@@ -37,7 +37,7 @@ FLOORS = [
     {"doctor", "evaluation", "planning"},
     {"trainer"},
     {"assembly", "cluster", "exports", "config.load"},
-    {"__init__", "__main__", "api", "commands"},
+    {"__init__", "__main__", "api", "commands", "loop"},
 ]
 """The layers of the package motet, the lowest first."""
 SHARED = (FLOORS[0], CONFIG, FLOORS[6], FLOORS[7])

@@ -1,5 +1,6 @@
 """`import motet` is fast: heavy libraries are loaded only for training or play."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -39,6 +40,27 @@ def test_every_public_name_can_be_had():
     missing = [name for name in motet.__all__ if not hasattr(motet, name)]
     assert missing == []
     assert motet.train is motet.api.train
+    assert motet.Config is type(motet.read_config("quickstart"))
+    assert {*motet.__all__, "loop"} == set(dir(motet)) == typed_names(Path(motet.__file__))
+
+
+def typed_names(file):
+    """The names that type checkers see."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    imported = [one for node in nodes if isinstance(node, ast.ImportFrom) for one in node.names]
+    aliases = [node.target.id for node in nodes if isinstance(node, ast.AnnAssign)]
+    return {*aliases, *(one.asname for one in imported if one.asname is not None)}
+
+
+def test_no_two_public_names_differ_in_capitals_or_underscores():
+    import motet
+    from motet.commands.main import app
+
+    commands = [command.name or command.callback.__name__ for command in app.registered_commands]
+    for names in ([*motet.__all__, *commands], motet.loop.__all__):
+        plain = {name: name.casefold().replace("_", "") for name in names}
+        assert len(set(plain.values())) == len(plain), plain
+    assert not set(motet.__all__) & set(motet.loop.__all__)
 
 
 COMMAND = """

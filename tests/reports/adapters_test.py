@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import motet
-from motet.api.runs import LoadedRun
+from motet.api.loaded import LoadedRun
 from motet.batch import pack, policy_objective
 from motet.models.backbone import Backbone, Policy
 from motet.models.learner import LocalLearner

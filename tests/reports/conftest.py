@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from motet.api.runs import LoadedRun
+from motet.api.loaded import LoadedRun
 from tests.reports.small_teams import TWO, trained
 from tests.reports.tiny_models import random_model, tokenizer
 

@@ -17,7 +17,7 @@ from safetensors.torch import load
 
 import motet
 from motet.algorithms import resolve
-from motet.api.runs import LoadedRun
+from motet.api.loaded import LoadedRun
 from motet.core import (
     Completion,
     CreditState,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import motet
-from motet.api.runs import LoadedRun
+from motet.api.loaded import LoadedRun
 
 ROWS = [{"q": name} for name in ("sea", "snow", "sun", "moon", "star", "sand")]
 ONE: dict[str, Callable[[Mapping[str, Any]], str]] = {"a": lambda row: row["q"]}

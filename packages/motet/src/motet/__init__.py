@@ -5,237 +5,121 @@
     summary = motet.train("quickstart")
     print(summary.heldout["after"].success)
 
-Importing this module is fast: everything but the errors is loaded when it is first used.
+Importing this module is fast: everything but the errors is loaded when it is first used. The verbs
+of a training loop by hand are in `motet.loop`.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from motet.errors import (
-    ConfigError,
-    EnvironmentFault,
-    MotetError,
-    RewardFault,
-    SamplerFault,
-    TrainingDiverged,
-)
+from motet.errors import ConfigError as ConfigError
+from motet.errors import EnvironmentFault as EnvironmentFault
+from motet.errors import MotetError as MotetError
+from motet.errors import RewardFault as RewardFault
+from motet.errors import SamplerFault as SamplerFault
+from motet.errors import TrainingDiverged as TrainingDiverged
 
 if TYPE_CHECKING:
-    from codejudge import Sandbox, SandboxFault
-    from motet.algorithms import ALGORITHMS
-    from motet.api import (
-        check,
-        compare,
-        crossplay,
-        dry_run,
-        episodes,
-        evaluate,
-        measure_baselines,
-        play,
-        read_config,
-        replay,
-        train,
-        warmup,
-    )
-    from motet.api.comparison import runs
-    from motet.api.exporting import export
-    from motet.api.objects import Objects
-    from motet.api.runs import load_run, load_team
-    from motet.api.teams import team_config, train_team, write_config
-    from motet.batch import pack, policy_objective
-    from motet.core import (
-        Chat,
-        Completion,
-        CreditState,
-        Demonstration,
-        Environment,
-        Episode,
-        Fault,
-        Grade,
-        Message,
-        Outcome,
-        Prompt,
-        Reply,
-        Round,
-        Scores,
-        Task,
-        Team,
-        Transition,
-    )
-    from motet.credit.assign import assign_credit
-    from motet.credit.own import CreditStep
-    from motet.environments.check import check_environment
-    from motet.environments.quickstart import Quickstart
-    from motet.environments.reward import Score
-    from motet.models.backbone import Backbone, Policy
-    from motet.models.learner import LocalLearner
-    from motet.models.sampler import LocalSampler
-    from motet.models.tiny import make_tiny
-    from motet.models.warmup import warm_up
-    from motet.rollout.collect import collect
-    from motet.rollout.freeform import FreeForm
-    from motet.rollout.summary import summarise
-    from motet.settings import (
-        Algorithm,
-        Decode,
-        Lora,
-        Optimizer,
-        Plan,
-        Settings,
-        TinyModel,
-        Warmup,
-    )
-    from motet.trainer.callbacks import Callback, stop_when
-    from motet.trainer.score import score
+    from codejudge import SandboxFault as SandboxFault
+    from motet import loop as loop
+    from motet.api import CheckResult as CheckResult
+    from motet.api import ComparedRun as ComparedRun
+    from motet.api import Cost as Cost
+    from motet.api import ExportResult as ExportResult
+    from motet.api import LoadedRun as LoadedRun
+    from motet.api import LoadedRuns as LoadedRuns
+    from motet.api import LoadedTeam as LoadedTeam
+    from motet.api import Objects as Objects
+    from motet.api import RecordedEpisode as RecordedEpisode
+    from motet.api import RunSummary as RunSummary
+    from motet.api import check as check
+    from motet.api import compare as compare
+    from motet.api import crossplay as crossplay
+    from motet.api import dry_run as dry_run
+    from motet.api import episodes as episodes
+    from motet.api import evaluate as evaluate
+    from motet.api import export as export
+    from motet.api import load_run as load_run
+    from motet.api import load_team as load_team
+    from motet.api import measure_baselines as measure_baselines
+    from motet.api import play as play
+    from motet.api import read_config as read_config
+    from motet.api import replay as replay
+    from motet.api import team_config as team_config
+    from motet.api import train as train
+    from motet.api import train_team as train_team
+    from motet.api import warmup as warmup
+    from motet.api import write_config as write_config
+    from motet.api.comparison import runs as runs
+    from motet.config.schema import RunConfig
+    from motet.core import Completion as Completion
+    from motet.core import Demonstration as Demonstration
+    from motet.core import Environment as Environment
+    from motet.core import Episode as Episode
+    from motet.core import Fault as Fault
+    from motet.core import Grade as Grade
+    from motet.core import Message as Message
+    from motet.core import Outcome as Outcome
+    from motet.core import Prompt as Prompt
+    from motet.core import Reply as Reply
+    from motet.core import Round as Round
+    from motet.core import Task as Task
+    from motet.core import Transition as Transition
+    from motet.credit.own import CreditStep as CreditStep
+    from motet.environments.check import check_environment as check_environment
+    from motet.environments.reward import Score as Score
+    from motet.evaluation.baseline_table import BaselineTable as BaselineTable
+    from motet.evaluation.crossplay import CrossplayResult as CrossplayResult
+    from motet.evaluation.evaluate import EvaluationResult as EvaluationResult
+    from motet.rollout.freeform import FreeForm as FreeForm
+    from motet.settings import Algorithm as Algorithm
+    from motet.settings import Settings as Settings
+    from motet.trainer.callbacks import Callback as Callback
+    from motet.trainer.callbacks import stop_when as stop_when
+    from motet.trainer.replay import ReplayResult as ReplayResult
 
-_CORE = (
-    "Chat",
-    "Completion",
-    "CreditState",
-    "Demonstration",
-    "Environment",
-    "Episode",
-    "Fault",
-    "Grade",
-    "Message",
-    "Outcome",
-    "Prompt",
-    "Reply",
-    "Round",
-    "Scores",
-    "Task",
-    "Team",
-    "Transition",
-)
-_SETTINGS = ("Algorithm", "Decode", "Lora", "Optimizer", "Plan", "Settings", "TinyModel", "Warmup")
+    Config: TypeAlias = RunConfig
+
 _LATER = {
-    **dict.fromkeys(_CORE, "motet.core"),
-    **dict.fromkeys(_SETTINGS, "motet.settings"),
-    "train": "motet.api",
-    "warmup": "motet.api",
-    "evaluate": "motet.api",
-    "play": "motet.api",
-    "read_config": "motet.api",
-    "replay": "motet.api",
-    "measure_baselines": "motet.api",
-    "check": "motet.api",
-    "compare": "motet.api",
-    "crossplay": "motet.api",
-    "dry_run": "motet.api",
-    "train_team": "motet.api.teams",
-    "team_config": "motet.api.teams",
-    "write_config": "motet.api.teams",
-    "load_run": "motet.api.runs",
-    "load_team": "motet.api.runs",
-    "export": "motet.api.exporting",
-    "runs": "motet.api.comparison",
-    "Callback": "motet.trainer.callbacks",
-    "CreditStep": "motet.credit.own",
-    "Objects": "motet.api.objects",
-    "stop_when": "motet.trainer.callbacks",
-    "episodes": "motet.api",
-    "check_environment": "motet.environments.check",
-    # the verbs of a training step, and what they need: examples/loop.py
-    "ALGORITHMS": "motet.algorithms",
-    "Backbone": "motet.models.backbone",
-    "LocalLearner": "motet.models.learner",
-    "LocalSampler": "motet.models.sampler",
-    "Policy": "motet.models.backbone",
-    "Quickstart": "motet.environments.quickstart",
-    "Sandbox": "codejudge",
-    "SandboxFault": "codejudge",
-    "assign_credit": "motet.credit.assign",
-    "collect": "motet.rollout.collect",
-    "make_tiny": "motet.models.tiny",
-    "pack": "motet.batch",
-    "policy_objective": "motet.batch",
-    "score": "motet.trainer.score",
-    "summarise": "motet.rollout.summary",
-    "warm_up": "motet.models.warmup",
-    "Score": "motet.environments.reward",
-    "FreeForm": "motet.rollout.freeform",
+    "codejudge": "SandboxFault",
+    "motet.api": "CheckResult ComparedRun Cost ExportResult LoadedRun LoadedRuns LoadedTeam Objects"
+    " RecordedEpisode RunSummary check compare crossplay dry_run episodes evaluate export load_run"
+    " load_team measure_baselines play read_config replay runs team_config train train_team warmup"
+    " write_config",
+    "motet.core": "Completion Demonstration Environment Episode Fault Grade Message Outcome"
+    " Prompt Reply Round Task Transition",
+    "motet.credit.own": "CreditStep",
+    "motet.environments.check": "check_environment",
+    "motet.environments.reward": "Score",
+    "motet.evaluation.baseline_table": "BaselineTable",
+    "motet.evaluation.crossplay": "CrossplayResult",
+    "motet.evaluation.evaluate": "EvaluationResult",
+    "motet.rollout.freeform": "FreeForm",
+    "motet.settings": "Algorithm Settings",
+    "motet.trainer.callbacks": "Callback stop_when",
+    "motet.trainer.replay": "ReplayResult",
 }
-"""Name -> the module that it is imported from at first use."""
+"""Module -> the names that are imported from it at their first use."""
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
 
 __version__ = "0.1.0"
-__all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "Backbone",
-    "Callback",
-    "Chat",
-    "Completion",
-    "ConfigError",
-    "CreditState",
-    "CreditStep",
-    "Decode",
-    "Demonstration",
-    "Environment",
-    "EnvironmentFault",
-    "Episode",
-    "Fault",
-    "FreeForm",
-    "Grade",
-    "LocalLearner",
-    "LocalSampler",
-    "Lora",
-    "Message",
-    "MotetError",
-    "Objects",
-    "Optimizer",
-    "Outcome",
-    "Plan",
-    "Policy",
-    "Prompt",
-    "Quickstart",
-    "Reply",
-    "RewardFault",
-    "Round",
-    "SamplerFault",
-    "Sandbox",
-    "SandboxFault",
-    "Score",
-    "Scores",
-    "Settings",
-    "Task",
-    "Team",
-    "TinyModel",
-    "TrainingDiverged",
-    "Transition",
-    "Warmup",
-    "assign_credit",
-    "check",
-    "check_environment",
-    "collect",
-    "compare",
-    "crossplay",
-    "dry_run",
-    "episodes",
-    "evaluate",
-    "export",
-    "load_run",
-    "load_team",
-    "make_tiny",
-    "measure_baselines",
-    "pack",
-    "play",
-    "policy_objective",
-    "read_config",
-    "replay",
-    "runs",
-    "score",
-    "stop_when",
-    "summarise",
-    "team_config",
-    "train",
-    "train_team",
-    "warm_up",
-    "warmup",
-    "write_config",
-]
+__all__ = sorted(
+    [
+        "Config", "ConfigError", "EnvironmentFault", "MotetError", "RewardFault", "SamplerFault",
+        "SandboxFault", "TrainingDiverged", *_MODULE_OF,
+    ]
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name == "loop":
+        return import_module("motet.loop")
+    if name == "Config":
+        return import_module("motet.config.schema").RunConfig
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'motet' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "loop"]

@@ -1,23 +1,37 @@
-"""The Python API of Motet: one function per command.
+"""The Python API of Motet: one function per command, and what they return.
 
 A config is a path or a mapping. Results are frozen records; `motet.core.records.as_json` gives
 their JSON.
 """
 
 from motet.api.comparing import crossplay, measure_baselines
-from motet.api.comparison import compare
-from motet.api.dry_runs import check, dry_run
+from motet.api.comparison import ComparedRun, LoadedRuns, compare, runs
+from motet.api.dry_runs import CheckResult, Cost, check, dry_run
 from motet.api.evaluation import evaluate, play
-from motet.api.exporting import export
+from motet.api.exporting import ExportResult, export
+from motet.api.loaded import LoadedRun, LoadedTeam, load_run, load_team
+from motet.api.objects import Objects
 from motet.api.planning import plan
-from motet.api.recorded import episodes
+from motet.api.recorded import RecordedEpisode, episodes
 from motet.api.replaying import replay
 from motet.api.setup import ConfigLike, read_config
+from motet.api.summary import RunSummary
+from motet.api.teams import team_config, train_team, write_config
 from motet.api.training import train, warmup
 from motet.doctor import doctor
 
 __all__ = [
+    "CheckResult",
+    "ComparedRun",
     "ConfigLike",
+    "Cost",
+    "ExportResult",
+    "LoadedRun",
+    "LoadedRuns",
+    "LoadedTeam",
+    "Objects",
+    "RecordedEpisode",
+    "RunSummary",
     "check",
     "compare",
     "crossplay",
@@ -26,11 +40,17 @@ __all__ = [
     "episodes",
     "evaluate",
     "export",
+    "load_run",
+    "load_team",
     "measure_baselines",
     "plan",
     "play",
     "read_config",
     "replay",
+    "runs",
+    "team_config",
     "train",
+    "train_team",
     "warmup",
+    "write_config",
 ]

@@ -24,7 +24,7 @@ from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.evaluation.baseline_table import BaselineTable, baseline_table
 from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
-from motet.evaluation.crossplay import Crossplay
+from motet.evaluation.crossplay import CrossplayResult
 from motet.evaluation.crossplay import crossplay as play_crossplay
 from motet.models.sampler import LocalSampler
 from motet.trainer.notices import Notices
@@ -183,7 +183,7 @@ def crossplay(
     *,
     tasks: int | None = None,
     **objects: Unpack[Objects],
-) -> Crossplay:
+) -> CrossplayResult:
     """Play the first agent of every run with the other agents of every run, on the held-out tasks
     of the first run.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from motet.api.code_record import hashes_of
-from motet.api.runs import LoadedRun, load_run
+from motet.api.loaded import LoadedRun, load_run
 from motet.api.summary import read_summary
 from motet.errors import ConfigError
 from motet.evaluation.over_seeds import (

@@ -15,7 +15,7 @@ from motet.assembly.task_setup import steps_of, use_threads
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.trainer.progress import Progress
-from motet.trainer.replay import Replay, last_played
+from motet.trainer.replay import ReplayResult, last_played
 from motet.trainer.replay import replay as replay_step
 from motet.trainer.run_folder import RunFolder
 from motet.user_code.blocking import blocking
@@ -33,7 +33,7 @@ def replay(
     episode: str | None = None,
     show: Show = "auto",
     **objects: Unpack[Objects],
-) -> Replay:
+) -> ReplayResult:
     """Repeat one step of a run and report whether the result is the same. Nothing is written.
 
     The step is sampled again from its seed, and then trained on.
@@ -118,7 +118,7 @@ def _step_of(episode: str, step: int | None, recorded: bool) -> int:
     return int(named[1])
 
 
-def _only(found: Replay, episode: str, folder: RunFolder) -> Replay:
+def _only(found: ReplayResult, episode: str, folder: RunFolder) -> ReplayResult:
     """Reduce a replayed step to one episode."""
     ids = [one.id for one in found.episodes]
     if episode not in ids:

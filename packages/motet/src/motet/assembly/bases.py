@@ -17,7 +17,7 @@ from motet.core.seeding import derive
 from motet.errors import ConfigError
 from motet.models.backbone import Policy
 from motet.models.tiny import make_tiny
-from motet.models.warmup import warm_up
+from motet.models.warmup import fine_tune
 from motet.rollout.reference import demonstrations_of, play_reference
 from motet.rollout.summary import episode_stats
 from motet.settings import TinyModel
@@ -110,7 +110,7 @@ async def _warm(
     count = config.warmup.batch_size
     base = config.models[name].model_copy(update={"quantize": "none"})
     policy = Policy(name, load_model(base, source, full=True))
-    await warm_up(
+    await fine_tune(
         policy,
         lambda step: [shown.one(policies, name, step, index) for index in range(count)],
         config.warmup,

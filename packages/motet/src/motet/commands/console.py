@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
     from motet.api.summary import RunSummary
     from motet.core import Episode
-    from motet.trainer.replay import Replay
+    from motet.trainer.replay import ReplayResult
 
 out = Console()
 
@@ -191,7 +191,7 @@ def print_tree(episode: "Episode") -> None:
             out.print(Text.assemble(f"joint action {index}: ", ended))
 
 
-def print_replay(again: "Replay") -> None:
+def print_replay(again: "ReplayResult") -> None:
     """Print whether a replayed step equals the recorded one."""
     begun = f"the checkpoint of step {again.start}" if again.start else "the start of the run"
     out.print(f"step {again.step}, from {begun}")

@@ -11,7 +11,7 @@ from motet.commands.console import figure, out, print_conventions, titled
 if TYPE_CHECKING:
     from motet.evaluation.baseline_table import BaselineTable
     from motet.evaluation.bootstrap import Estimate
-    from motet.evaluation.crossplay import Crossplay
+    from motet.evaluation.crossplay import CrossplayResult
     from motet.evaluation.evaluate import EvaluationResult, MessageControl
     from motet.evaluation.influence import Influence, Pair, TurnChange
     from motet.evaluation.selection_table import SelectionTable
@@ -212,7 +212,7 @@ def span(low: float, high: float) -> str:
     return f"{low:.2f} to {high:.2f}"
 
 
-def print_crossplay(found: "Crossplay") -> None:
+def print_crossplay(found: "CrossplayResult") -> None:
     """Print the success rate of the first agent of each run with the other agents of each run."""
     first, others = found.agents[0], " and ".join(found.agents[1:])
     names = [Path(run).name for run in found.runs]

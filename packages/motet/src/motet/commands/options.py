@@ -11,7 +11,7 @@ import typer
 from motet.commands.shell_completion import complete_config, complete_run, complete_target
 from motet.errors import ConfigError
 
-Part = TypeVar("Part")
+Listed = TypeVar("Listed")
 
 Target = Annotated[
     Path,
@@ -84,7 +84,7 @@ _LISTS: dict[Any, tuple[str, str]] = {
 """Type of the parts of a list -> what they are called, and an example."""
 
 
-def parts_of(flag: str, text: str, kind: Callable[[str], Part]) -> tuple[Part, ...]:
+def parts_of(flag: str, text: str, kind: Callable[[str], Listed]) -> tuple[Listed, ...]:
     """Read the value of an option that takes a list with commas. Raises: ConfigError."""
     words = [word.strip() for word in text.split(",")]
     with suppress(ValueError):

@@ -11,7 +11,7 @@ from motet.settings import Plan
 
 
 @dataclass(frozen=True)
-class Crossplay:
+class CrossplayResult:
     """The results of cross-play.
 
     `success[i][j]` is the success rate of the first agent of run i with the other agents of run j,
@@ -35,7 +35,7 @@ async def crossplay(
     plan: Plan,
     *,
     seed: int,
-) -> Crossplay:
+) -> CrossplayResult:
     """Play every pair of teams.
 
     Args:
@@ -58,7 +58,7 @@ async def crossplay(
             if i == j and environment.provides(Environment.convention):
                 settled.append(conventions(played.episodes, environment.convention))
     runs = [run for run, _ in teams]
-    return Crossplay(runs, list(environment.agents), games, success, spans, settled)
+    return CrossplayResult(runs, list(environment.agents), games, success, spans, settled)
 
 
 def _success(evaluation: Evaluation, pair: str) -> float:

@@ -25,7 +25,7 @@ KEPT = 2**16
 """Tokenized demonstrations in the cache: an environment returns the same ones again and again."""
 
 
-async def warm_up(
+async def fine_tune(
     policy: Policy,
     draw: Callable[[int], Sequence[tuple[Prompt, str]]],
     options: Warmup,

@@ -8,7 +8,7 @@ from motet.core import Message
 from motet.errors import ConfigError, TrainingDiverged
 from motet.models.backbone import Backbone, Policy
 from motet.models.prompts import encode
-from motet.models.warmup import warm_up
+from motet.models.warmup import fine_tune
 from motet.settings import Warmup
 from tests.fixtures.model_folders import make_model_folder
 
@@ -29,7 +29,7 @@ def fresh(folder) -> Policy:
 
 
 def warm(policy: Policy, pairs=PAIRS, **options) -> list[float]:
-    return asyncio.run(warm_up(policy, lambda step: pairs, Warmup(**options)))
+    return asyncio.run(fine_tune(policy, lambda step: pairs, Warmup(**options)))
 
 
 def mean_cross_entropy(policy: Policy) -> float:
@@ -78,7 +78,9 @@ def test_progress_hears_every_step_and_draw_is_asked_once_for_each(folder) -> No
         return PAIRS[step : step + 1]
 
     losses = asyncio.run(
-        warm_up(fresh(folder), draw, Warmup(steps=3), lambda step, loss: heard.append((step, loss)))
+        fine_tune(
+            fresh(folder), draw, Warmup(steps=3), lambda step, loss: heard.append((step, loss))
+        )
     )
     assert asked == [0, 1, 2]
     assert heard == list(enumerate(losses))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from motet.core import Drawing
 from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, OverSeeds
 from motet.evaluation.selection import METHODS
+from motet.evaluation.selection_table import SelectionRow
 from motet.safety.visible import visible
 
 if TYPE_CHECKING:
@@ -208,22 +209,22 @@ def cross_matrix(
         axes.set_title("Cross-play success")
 
 
-def selection_curves(turns: Sequence[Sequence[Mapping[str, Any]]], path: Path) -> None:
+def selection_curves(turns: Sequence[Sequence[SelectionRow]], path: Path) -> None:
     """Plot accuracy against tokens per task for every selection method, one panel per turn.
 
     `turns` are those of an evaluation's `selection`. If tokens cannot be counted, the axis is the
     number of games.
     """
     count = max(1, len(turns))
-    counted = all(row["tokens_per_task"] for rows in turns for row in rows if row["tasks"])
+    counted = all(row.tokens_per_task for rows in turns for row in rows if row.tasks)
     axis, unit = ("tokens_per_task", "generated tokens") if counted else ("k", "games")
     with figure_in(path, 1.6 + 3.8 * count, 4.4) as figure:
         panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
         for number, (axes, rows) in enumerate(zip(panels, turns, strict=False), start=1):
-            shown = [row for row in rows if row["tasks"]]
-            places = [row[axis] for row in shown]
+            shown = [row for row in rows if row.tasks]
+            places = [getattr(row, axis) for row in shown]
             for method, (color, style) in LINES.items():
-                values = [row["accuracy"][method]["mean"] for row in shown]
+                values = [one.mean for row in shown if (one := row.accuracy[method]) is not None]
                 label = METHODS[method]
                 axes.plot(places, values, style, color=color, marker="o", markersize=4, label=label)
             axes.set_xscale("log", base=2)

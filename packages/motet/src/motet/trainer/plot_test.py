@@ -1,7 +1,9 @@
 import struct
 
 from motet.core import Drawing
+from motet.evaluation.bootstrap import Estimate
 from motet.evaluation.selection import METHODS
+from motet.evaluation.selection_table import SelectionRow
 from motet.trainer.plot import (
     LINES,
     cross_matrix,
@@ -61,22 +63,10 @@ def test_every_way_of_choosing_has_a_line():
 
 def test_a_selection_has_a_panel_per_turn_and_can_be_empty(tmp_path):
     def row(k, tokens):
-        accuracy = {method: {"mean": k / 10, "low": 0.0, "high": 1.0} for method in METHODS}
-        return {
-            "k": k,
-            "tasks": 3,
-            "tokens_per_task": tokens,
-            "all_subsets": True,
-            "accuracy": accuracy,
-        }
+        accuracy = {method: Estimate(k / 10, 0.0, 1.0) for method in METHODS}
+        return SelectionRow(k, 3, tokens, True, accuracy)
 
-    nobody = {
-        "k": 4,
-        "tasks": 0,
-        "tokens_per_task": None,
-        "all_subsets": True,
-        "accuracy": dict.fromkeys(METHODS),
-    }
+    nobody = SelectionRow(4, 0, None, True, dict.fromkeys(METHODS))
     turns = [[row(1, 6.0), row(2, 12.0), nobody], [row(1, 12.5), row(2, 25.0), nobody]]
     selection_curves(turns, tmp_path / "two.png")
     selection_curves(turns[:1], tmp_path / "one.png")

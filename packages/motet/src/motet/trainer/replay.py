@@ -22,7 +22,7 @@ from motet.trainer.saving import credit_of, restoring
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayResult:
     """The result of a replayed step, compared with the record of the run."""
 
     step: int
@@ -63,7 +63,7 @@ async def replay(
     sample: bool,
     learn: bool = True,
     on_progress: Callable[[int, int], object] = lambda done, of: None,
-) -> Replay:
+) -> ReplayResult:
     """Train the models from the beginning of the run up to `step`, and replay that step.
 
     Earlier steps are trained from their recorded episodes, or sampled again if there are none. With
@@ -93,7 +93,7 @@ async def replay(
     on_progress(step - start, step - start)
     then = _metrics_of(folder, step)
     both = [name for name in now if name in then and not name.startswith("time/")]
-    return Replay(
+    return ReplayResult(
         step=step,
         start=start,
         episodes=tuple(played.episodes),
