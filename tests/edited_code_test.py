@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from motet.api.many_runs import runs
+from motet.api.comparison import runs
 
 import motet
 from motet.algorithms import resolve

@@ -205,7 +205,7 @@ def test_a_run_without_code_keeps_its_advantages_and_its_config(tmp_path, mark):
 
 
 LOOKS = (
-    "api/recorded.py", "api/run_rows.py", "api/many_runs.py", "doctor.py",
+    "api/recorded.py", "api/comparison.py", "doctor.py",
     "commands/episodes.py", "commands/compare.py", "commands/shell_completion.py",
 )  # fmt: skip
 LOADS = {

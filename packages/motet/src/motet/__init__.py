@@ -106,7 +106,7 @@ __version__ = "0.1.0"
 __all__ = sorted(
     [
         "Config", "ConfigError", "EnvironmentFault", "MotetError", "RewardFault", "SamplerFault",
-        "SandboxFault", "TrainingDiverged", *_MODULE_OF,
+        "TrainingDiverged", *_MODULE_OF,
     ]
 )  # fmt: skip
 
