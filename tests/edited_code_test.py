@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from motet.api.comparison import runs
 
 import motet
 from motet.algorithms import resolve
 from motet.api.code_record import loaded_code
+from motet.api.comparison import runs
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import load_config
 from motet.config.paths import config_path
@@ -52,7 +52,7 @@ def test_edited_code_is_trained_on_and_told_apart_from_the_old():
 
 def test_what_plays_an_old_run_with_new_code_says_so():
     train("run", "train.steps=2", "optimizer.schedule=constant")
-    assert "code_changed" not in motet.evaluate("runs/run", show="silent")
+    assert motet.evaluate("runs/run", show="silent").code_changed is None
     Path("bonus.py").write_text("BONUS = 3.0\n")
     said = f"reward.name: the code has changed since the run in runs/run: {Path.cwd()}/bonus.py ("
     (line,) = motet.evaluate("runs/run", show="silent").code_changed
@@ -65,7 +65,7 @@ def test_what_plays_an_old_run_with_new_code_says_so():
     assert warning.endswith("the rest of the run may differ")
     recorded = json.loads(Path("runs/run/code.json").read_text())["loaded"]
     assert [entry["after_step"] for entry in recorded] == [0, 2]
-    assert "code_changed" not in motet.evaluate("runs/run", show="silent")
+    assert motet.evaluate("runs/run", show="silent").code_changed is None
 
 
 def test_runs_are_compared_by_hashes_alone():

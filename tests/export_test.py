@@ -141,7 +141,7 @@ def test_the_card_has_a_header_figures_and_code_that_runs(place):
     assert header["library_name"] == "peft"
     assert header["license"] == "unknown"
     after = json.loads((place / "runs" / "lora" / "summary.json").read_text())["heldout"]["after"]
-    ends = motet.evaluate(place / "runs" / "lora", show="silent")["interval"]["reward"]
+    ends = motet.evaluate(place / "runs" / "lora", show="silent").interval["reward"]
     assert f"| {after['reward']:.3f} ({ends[0]:.3f} to {ends[1]:.3f}) | 4 | 1 | 0 |" in card
     blocks = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     code = "\n".join(blocks).replace("FOLDER", str(place / "lora"))

@@ -216,22 +216,19 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
         code, out, _ = command(f"{line} --json --plot {tmp_path}/curves.png")
         assert (code, out.count("\n")) == (0, 1)
         figures = json.loads(out)
-        assert (figures.samples, [row.k for row in figures.selection.turns[1]]) == (
-            8,
-            [1, 2, 8],
-        )
+        turns = figures["selection"]["turns"]
+        assert (figures["samples"], [row["k"] for row in turns[1]]) == (8, [1, 2, 8])
         assert (tmp_path / "curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         asked = [json.dumps(chat) for _, one in server.asked for chat in one["query_responses"]]
         # the first request tests whether the server is there
-        assert len(asked) == figures.selection.scored + 1
+        assert len(asked) == figures["selection"]["scored"] + 1
         code, out, _ = command(line)
     table_rows = [
         [cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if "│" in line
     ]
-    for turn in figures.selection.turns:
-        for row in turn:
-            shown = [f"{mean:.3f}" for mean in means(row).values()]
-            assert [str(row.k), "4", f"{row.tokens_per_task:,.1f}", *shown] in table_rows
+    for row in (row for turn in turns for row in turn):
+        shown = [f"{found['mean']:.3f}" for found in row["accuracy"].values()]
+        assert [str(row["k"]), "4", f"{row['tokens_per_task']:,.1f}", *shown] in table_rows
     assert "chosen from k games after turn 2" in out
     assert all(len(line) <= 80 for line in out.splitlines() if "│" in line)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, Unpack
 
+from motet.api.loaded import LoadedTeam
 from motet.api.objects import Objects
 from motet.api.setup import (
     ConfigLike,
@@ -40,7 +41,6 @@ from motet.evaluation.message_shuffle import blanked, shuffled
 from motet.evaluation.pass_at_k import powers_of_two
 from motet.evaluation.playthrough import Games, valid_games
 from motet.evaluation.selection_table import SelectionTable, selection_table
-from motet.rollout.person import PersonSampler
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
@@ -327,17 +327,6 @@ async def _selected(
 # -------------------------------------------------------------------------------------------- play
 
 
-def _with_typed_feedback(
-    target: ConfigLike, overrides: Sequence[str], settings: RunConfig, objects: Objects
-) -> RunConfig:
-    if len(settings.rollout.samples) == 1:
-        raise ConfigError(
-            "feedback is given between turns, but the game has one turn: use more, such as "
-            "rollout.samples=[1,1]"
-        )
-    return read_config(target, [*overrides, "environment.feedback.mode=human"], **objects)
-
-
 @blocking
 def play(
     target: ConfigLike,
@@ -359,32 +348,13 @@ def play(
         objects: replace what the config names, as in `train`.
     """
     settings = read_config(target, overrides, **objects)
-    person = interactive
-    if person == "feedback" and person not in settings.team:
-        settings = _with_typed_feedback(target, overrides, settings, objects)
-        person = None
-    use_threads(settings)
-    with setup_in_scratch(settings, train=False) as (setup, scratch):
-        tasks = setup.tasks["eval"]
-        if not 0 <= task < len(tasks):
-            raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
-        if person is not None and person not in setup.team.agents:
+    if interactive == "feedback" and interactive not in settings.team:
+        if len(settings.rollout.samples) == 1:
             raise ConfigError(
-                f"got agent {person!r} to play; expected one of {', '.join(setup.team.agents)}"
+                "feedback is given between turns, but the game has one turn: use more, such as "
+                "rollout.samples=[1,1]"
             )
-
-        async def one() -> Evaluation:
-            models = await models_of(setup, run_of(target), scratch, show)
-            sampler = models.sampler if person is None else PersonSampler(person, models.sampler)
-            return await play_all(
-                setup.environment,
-                [tasks[task]],
-                sampler,
-                setup.team,
-                settings.rollout,
-                seed=settings.seed,
-                tag="play",
-                greedy=greedy,
-            )
-
-        return run_loop(one()).episodes[0]
+        typed = [*overrides, "environment.feedback.mode=human"]
+        settings, interactive = read_config(target, typed, **objects), None
+    with LoadedTeam(settings, run_of(target), show) as team:
+        return team.play(task, greedy=greedy, interactive=interactive)

@@ -1,6 +1,6 @@
 """load_run: a run folder as Python objects: metrics, episodes, the team and its models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from html import escape
 from pathlib import Path
@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from motet.api.objects import Objects
 from motet.api.recorded import COLUMNS, recorded_advantages, sample_rows
-from motet.api.setup import models_of, read_config, recorded_config, run_of, setup_in_scratch
+from motet.api.setup import (
+    ConfigLike,
+    Show,
+    models_of,
+    read_config,
+    recorded_config,
+    run_of,
+    setup_in_scratch,
+)
 from motet.api.summary import RunSummary, read_summary
 from motet.assembly.models import LocalModels
 from motet.assembly.task_setup import TaskSetup, use_threads
-from motet.config.schema import RecordedConfig
-from motet.core import Episode, Fault, Prompt, SampleRequest, Task
+from motet.config.schema import RecordedConfig, RunConfig
+from motet.core import Episode, Fault, Prompt, Sampler, SampleRequest, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError, SamplerFault
 from motet.evaluation.evaluate import evaluate as play_all
@@ -21,6 +29,7 @@ from motet.models.chat_template import tokenizer_with
 from motet.models.compute import DTYPES
 from motet.models.devices import resolve_device
 from motet.models.loading import load_model
+from motet.rollout.other_samplers import PersonSampler
 from motet.rollout.record import read_episodes
 from motet.trainer.metrics import read_metrics
 from motet.trainer.model_folders import check_seal
@@ -44,17 +53,19 @@ def load_run(path: str | Path) -> "LoadedRun":
     return LoadedRun(Path(path))
 
 
-@blocking
-def load_team(path: str | Path, **objects: Unpack[Objects]) -> "LoadedTeam":
-    """Load the trained team of a run folder, a checkpoint or an exported folder.
+def load_team(
+    target: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack[Objects]
+) -> "LoadedTeam":
+    """Load the trained team of a run folder, a checkpoint or an exported folder, or the team that a
+    config starts with.
 
     Close it, or use it in `with`. `objects` replace what its config names, as in `train`.
 
     Raises: ConfigError if the folder has no team.
     """
-    if run_of(path) is None:
-        raise ConfigError(f"{path} is not a folder; expected one with a trained team")
-    return LoadedTeam(Path(path), **objects)
+    team = LoadedTeam(read_config(target, overrides, **objects), run_of(target))
+    team.load()
+    return team
 
 
 class LoadedRun:
@@ -153,7 +164,7 @@ class LoadedRun:
 
         `objects` replace what the config names, as in `train`.
         """
-        return LoadedTeam(self.path, **objects)
+        return load_team(self.path, **objects)
 
     def model(self, policy: str, *, device: str = "auto") -> Any:
         """Return a trained policy as a transformers model, or as a PEFT model for an adapter.
@@ -205,18 +216,32 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 
 
 class LoadedTeam:
-    """A trained team, loaded once for many questions and games."""
+    """A team, loaded once for many questions and games."""
 
     @blocking
-    def __init__(self, run: Path, **objects: Unpack[Objects]) -> None:
+    def __init__(self, settings: RunConfig, run: Path | None, show: Show = "silent") -> None:
+        """`run`: the folder of its weights. None: it is the team that the config starts with."""
+        self._run, self._show = run, show
         self._asked = 0
+        use_threads(settings)
         with ExitStack() as stack:
-            settings = read_config(run, **objects)
-            use_threads(settings)
             self._setup: TaskSetup
-            self._setup, scratch = stack.enter_context(setup_in_scratch(settings, train=False))
-            self._models: LocalModels = run_loop(models_of(self._setup, run, scratch, "silent"))
+            opened = setup_in_scratch(settings, train=False)
+            self._setup, self._scratch = stack.enter_context(opened)
             self._open = stack.pop_all()
+        self._models: LocalModels | None = None
+
+    @blocking
+    def load(self) -> LocalModels:
+        """Load the models, if they are not yet. Raises: ConfigError if there is no team."""
+        if self._models is None:
+            loading = models_of(self._setup, self._run, self._scratch, self._show)
+            try:
+                self._models = run_loop(loading)
+            except BaseException:
+                self.close()
+                raise
+        return self._models
 
     def __enter__(self) -> Self:
         return self
@@ -253,28 +278,40 @@ class LoadedTeam:
             (derive(self._setup.config.seed, "ask", self._asked),),
             greedy,
         )
-        (answer,) = run_loop(self._models.sampler.sample([request]))
+        (answer,) = run_loop(self.load().sampler.sample([request]))
         if isinstance(answer, Fault):
             raise SamplerFault(answer.message)
         return answer.completions[0].text
 
     @blocking
-    def play(self, task: int | Task = 0, *, greedy: bool = False) -> Episode:
+    def play(
+        self, task: int | Task = 0, *, greedy: bool = False, interactive: str | None = None
+    ) -> Episode:
         """Play one path of a task and return it as an episode.
 
-        `task` is the number of a held-out task, or a task of your own.
+        Args:
+            task: the number of a held-out task, or a task of your own.
+            interactive: an agent whose answers are typed at the terminal.
         """
-        tasks = self._setup.tasks["eval"]
+        setup = self._setup
+        tasks, agents = setup.tasks["eval"], setup.team.agents
         if isinstance(task, int) and not 0 <= task < len(tasks):
             raise ConfigError(f"task is {task}; expected 0 to {len(tasks) - 1}")
+        if interactive is not None and interactive not in agents:
+            raise ConfigError(
+                f"got agent {interactive!r} to play; expected one of {', '.join(agents)}"
+            )
+        sampler: Sampler = self.load().sampler
+        if interactive is not None:
+            sampler = PersonSampler(interactive, sampler)
         played = run_loop(
             play_all(
-                self._setup.environment,
+                setup.environment,
                 [tasks[task] if isinstance(task, int) else task],
-                self._models.sampler,
-                self._setup.team,
-                self._setup.config.rollout,
-                seed=self._setup.config.seed,
+                sampler,
+                setup.team,
+                setup.config.rollout,
+                seed=setup.config.seed,
                 tag="play",
                 greedy=greedy,
             )
