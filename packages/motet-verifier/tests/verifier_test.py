@@ -245,13 +245,13 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("sample {debate} --temperatures hot", ("--temperatures is 'hot'; expected numbers "
-        "separated by commas")),
+        ("sample {debate} --temperatures hot", ("--temperatures is 'hot'; expected "
+        "different numbers separated by commas")),
         ("sample {debate} {exact} --temperatures 0 --into {new}", "finite numbers above 0"),
         ("sample {debate} {exact} --temperatures nan --into {new}", "finite numbers above 0"),
         ("sample {debate} {exact} --temperatures inf --into {new}", "finite numbers above 0"),
-        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", ("expected numbers "
-        "separated by commas")),
+        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", ("expected different "
+        "numbers separated by commas")),
         ("sample {debate} {exact} --tasks 0 --into {new}", "tasks is 0; expected 1 or more"),
         ("sample {debate} {exact} --into {taken}", "exists; expected a file that does not exist"),
         ("sample {debate} {exact} --agents zoe --into {new}", "agent 'zoe'; expected one of a, b"),
