@@ -29,7 +29,7 @@ from motet.models.chat_template import tokenizer_with
 from motet.models.compute import DTYPES
 from motet.models.devices import resolve_device
 from motet.models.loading import load_model
-from motet.rollout.other_samplers import PersonSampler
+from motet.rollout.person import PersonSampler
 from motet.rollout.record import read_episodes
 from motet.trainer.metrics import read_metrics
 from motet.trainer.model_folders import check_seal
