@@ -22,6 +22,7 @@ from motet.models.rows import padded
 from motet.models.sampler import LocalSampler
 from motet.settings import Decode, Lora
 from tests.architectures import REFUSED, SOUND, WINDOW, alone, make
+from tests.fixtures.plain_attention import plain_attention
 from tests.fixtures.wide import widely
 
 VARIED = (
@@ -77,7 +78,7 @@ def rows() -> Rows:
 
 def bare(backbone: Backbone) -> list[Tensor]:
     """Return the log-probabilities of every answer, computed by the bare model."""
-    with backbone.plain_attention():
+    with plain_attention(backbone):
         return [
             alone(backbone.model, PROMPTS[of], answer, temperature)
             for of, answer, temperature in zip(OF, ANSWERS, TEMPERATURES, strict=True)
@@ -116,7 +117,7 @@ def test_sampling_records_log_probabilities_of_single_rows(
         for key, (of, temperature) in enumerate(zip(OF, TEMPERATURES, strict=True))
     ]
     for request, answer in zip(requests, decode(backbone, PROMPTS, requests), strict=True):
-        with torch.no_grad(), backbone.plain_attention():
+        with torch.no_grad(), plain_attention(backbone):
             expected_L = alone(
                 backbone.model, PROMPTS[request.prompt], answer.tokens, request.decode.temperature
             )

@@ -80,20 +80,8 @@ class VllmSampler:
         open_ = OpenRequests(requests, prompts, on_answer or (lambda place, answer: None))
         asked = []
         for home, pool in self._publisher.pools.items():
-            rows = [
-                CompletionRow(
-                    number,
-                    index,
-                    prompt,
-                    min(
-                        request.decode.max_new_tokens,
-                        self._policies[request.policy].context - len(prompt),
-                    ),
-                )
-                for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
-                if not isinstance(prompt, Fault) and self._policies[request.policy].home == home
-                for index in range(len(request.keys))
-            ]
+            here = {name: one.context for name, one in self._policies.items() if one.home == home}
+            rows = open_.rows(here)
             asked += [
                 self._ask(pool, number, open_, dealt)
                 for number, dealt in enumerate(deal(rows, len(pool)))

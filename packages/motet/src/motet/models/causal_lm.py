@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +15,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.models import attention
 from motet.models.completions import EndToken, completion_ends
 from motet.models.compute import Attention
 from motet.models.loading import embeddings_of
@@ -122,15 +122,26 @@ class CausalLM:
         active policy computes, or the adapters set by `mixing`. Positions (which ALiBi models lack)
         and `logits_to_keep` are passed only to models that accept them.
         """
+        output = self._output(tokens_BL, mask_BK, positions_BL, keep, cache, use_cache=True)
+        return output.logits[:, -keep:], output.get("past_key_values")
+
+    def _output(
+        self,
+        tokens_BL: torch.Tensor,
+        mask_BK: torch.Tensor | None,
+        positions_BL: torch.Tensor,
+        keep: int,
+        cache: Cache | None,
+        use_cache: bool,
+    ) -> Any:
         known = {"position_ids": positions_BL, "logits_to_keep": keep}
-        output = self.model(
+        return self.model(
             input_ids=tokens_BL,
             attention_mask=mask_BK,
             past_key_values=cache,
-            use_cache=True,
+            use_cache=use_cache,
             **{key: value for key, value in known.items() if key in self._accepts},
         )
-        return output.logits[:, -keep:], output.get("past_key_values")
 
     def states(
         self,
@@ -158,14 +169,8 @@ class CausalLM:
         """
         if self._plain_head:
             return self.hidden(tokens_BL, mask_BL, positions_BL)[0][:, -keep:]
-        known = {"position_ids": positions_BL, "logits_to_keep": keep}
         with self._recomputing():
-            output = self.model(
-                input_ids=tokens_BL,
-                attention_mask=mask_BL,
-                use_cache=False,
-                **{key: value for key, value in known.items() if key in self._accepts},
-            )
+            output = self._output(tokens_BL, mask_BL, positions_BL, keep, None, use_cache=False)
         logits_BLV: torch.Tensor = output.logits[:, -keep:]
         return logits_BLV
 
@@ -210,19 +215,6 @@ class CausalLM:
                 states_NX, self.model.get_output_embeddings(), tokens_N, temperature_N, want_entropy
             )
         return score_logits(states_NX, tokens_N, temperature_N, want_entropy)
-
-    @contextmanager
-    def plain_attention(self) -> Iterator[None]:
-        """Inside, the model uses the attention of transformers instead of ours."""
-        before = self.model.config._attn_implementation
-        if before != attention.NAME:
-            yield
-            return
-        self.model.set_attn_implementation("sdpa")
-        try:
-            yield
-        finally:
-            self.model.set_attn_implementation(before)
 
     @property
     def accepts_positions(self) -> bool:

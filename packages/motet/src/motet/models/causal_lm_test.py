@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
 from transformers import AutoTokenizer
 
-from motet.models import attention
 from motet.models.backbone import Backbone
 from motet.models.rows import positions
 from tests.fixtures.model_folders import Architecture, make_model_folder
@@ -54,18 +52,6 @@ def test_hidden_states_and_logits_give_the_same_scores(
         scores.append(backbone.score(states_B1X[:, 0], answers, temperature, want_entropy=True))
     for of_states, of_logits in zip(*scores, strict=True):
         torch.testing.assert_close(of_states, of_logits, atol=1e-5, rtol=1e-5)
-
-
-def test_the_attention_is_that_of_transformers_inside_only_even_after_an_error(
-    folder_of: FolderOf,
-) -> None:
-    backbone = Backbone.load(folder_of())
-    assert backbone.model.config._attn_implementation == attention.NAME
-    with backbone.plain_attention():
-        assert backbone.model.config._attn_implementation == "sdpa"
-    with pytest.raises(RuntimeError), backbone.plain_attention():
-        raise RuntimeError
-    assert backbone.model.config._attn_implementation == attention.NAME
 
 
 def test_the_width_is_that_of_the_last_hidden_state(

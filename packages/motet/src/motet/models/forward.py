@@ -7,7 +7,6 @@ completions continue from the cache of their prompts. If blocks are recomputed i
 """
 
 from collections.abc import Sequence
-from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -18,25 +17,14 @@ from motet.models.backbone import Backbone
 from motet.models.rows import PackedRow, padded, positions
 
 
-@overload
-def forward(
-    backbone: Backbone, rows: Rows, temperature_B: Tensor, want_entropy: Literal[True] = True
-) -> tuple[Tensor, Tensor]: ...
-
-
-@overload
-def forward(
-    backbone: Backbone, rows: Rows, temperature_B: Tensor, want_entropy: Literal[False]
-) -> tuple[Tensor, None]: ...
-
-
 def forward(
     backbone: Backbone, rows: Rows, temperature_B: Tensor, want_entropy: bool = True
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor]:
     """Return (log-probability of each completion token, entropy before it): float32 [B, Lc] each.
 
     The unit is nats; both are 0 where `mask_BL` is off, and both refer to the full softmax(logits /
-    temperature). All tensors are on the backbone's device. Its active policy computes.
+    temperature). The entropy is 0 if it is not wanted. All tensors are on the backbone's device,
+    whose active policy computes.
     """
     tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
     if backbone.packs_sequences:
@@ -49,10 +37,8 @@ def forward(
     logp_N, entropy_N = backbone.score(
         states_NX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy
     )
-    logp_BL = torch.zeros(mask_BL.shape, device=logp_N.device).masked_scatter(mask_BL, logp_N)
-    if not want_entropy:
-        return logp_BL, None
-    return logp_BL, torch.zeros_like(logp_BL).masked_scatter(mask_BL, entropy_N)
+    nothing_BL = torch.zeros(mask_BL.shape, device=logp_N.device)
+    return nothing_BL.masked_scatter(mask_BL, logp_N), nothing_BL.masked_scatter(mask_BL, entropy_N)
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ from motet.models.forward import score_requests
 from motet.models.loading import load_tokenizer, shortened_context
 from motet.settings import Decode
 from tests.fixtures.model_folders import make_tokenizer
+from tests.fixtures.plain_attention import plain_attention
 
 SHORT, LONG = 24, 96
 """The number of tokens for the short frequencies, and the context length that the config states."""
@@ -110,7 +111,7 @@ def test_scores_do_not_depend_on_a_neighbour_that_fills_the_context(
         (alone,) = score_requests(backbone, [request])
         assert found == pytest.approx(alone, abs=1e-4)
         row = torch.tensor([[*request.prompt_tokens, *request.tokens]])
-        with torch.no_grad(), backbone.plain_attention():
+        with torch.no_grad(), plain_attention(backbone):
             logits_LV = (
                 backbone.model(input_ids=row).logits[0, len(request.prompt_tokens) - 1 : -1] / 0.9
             )

@@ -80,7 +80,7 @@ class OpenRequests:
         hand_out: OnAnswer,
     ) -> None:
         self.requests = requests
-        self._hand_out = hand_out
+        self._prompts, self._hand_out = prompts, hand_out
         self._drawn: list[dict[int, Completion | Fault]] = [{} for _ in requests]
         self._answers: dict[int, Sampled | Fault] = {}
         for number, prompt in enumerate(prompts):
@@ -96,6 +96,26 @@ class OpenRequests:
         faults = [one for one in answers if isinstance(one, Fault)]
         completions = tuple(one for one in answers if isinstance(one, Completion))
         self._end(row.request, faults[0] if faults else Sampled(row.prompt, completions))
+
+    def rows(self, contexts: Mapping[str, int]) -> list[CompletionRow]:
+        """Return a row for each completion that is asked of some policies, if its prompt fits.
+
+        Args:
+            contexts: policy -> the most tokens of a prompt and its completion together.
+        """
+        return [
+            CompletionRow(
+                number,
+                index,
+                prompt,
+                min(request.decode.max_new_tokens, contexts[request.policy] - len(prompt)),
+            )
+            for number, (request, prompt) in enumerate(
+                zip(self.requests, self._prompts, strict=True)
+            )
+            if request.policy in contexts and not isinstance(prompt, Fault)
+            for index in range(len(request.keys))
+        ]
 
     def answers(self) -> list[Sampled | Fault]:
         """Return all results in the order of the requests, after the last was sampled."""
@@ -225,28 +245,13 @@ class LocalSampler:
         self._timings.prefill += perf_counter() - begun
         open_ = OpenRequests(requests, prompts, hand_out)
         with gathered(policy.backbone.shards for policy in self._policies.values()):
-            self._answer(requests, prompts, open_)
+            for names in self._adapter_groups(requests):
+                backbone = self._policies[names[0]].backbone
+                rows = open_.rows(dict.fromkeys(names, backbone.context_length))
+                for batch in batches(rows, self._rows_per_batch, self._tokens_per_batch):
+                    self._decode(open_, batch)
+                devices.give_back(backbone.device)
         return open_.answers()
-
-    def _answer(
-        self,
-        requests: Sequence[SampleRequest],
-        prompts: Sequence[tuple[int, ...] | Fault],
-        open_: OpenRequests,
-    ) -> None:
-        for names in self._adapter_groups(requests):
-            room = self._policies[names[0]].backbone.context_length
-            rows = [
-                CompletionRow(
-                    number, index, prompt, min(request.decode.max_new_tokens, room - len(prompt))
-                )
-                for number, (request, prompt) in enumerate(zip(requests, prompts, strict=True))
-                if request.policy in names and not isinstance(prompt, Fault)
-                for index in range(len(request.keys))
-            ]
-            for batch in batches(rows, self._rows_per_batch, self._tokens_per_batch):
-                self._decode(open_, batch)
-            devices.give_back(self._policies[names[0]].backbone.device)
 
     def _adapter_groups(self, requests: Sequence[SampleRequest]) -> list[list[str]]:
         """Group the requested policies, by name.
