@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+HERE = os.pathsep.join(map(str, (ROOT, *sorted(ROOT.glob("packages/*/src")))))
+"""The tests and the packages of this checkout, which need not be the installed one."""
 IMPORTED = (
     "motet", "motet.commands.main", "motet_verifier.api_answers", "motet_verifier.api",
     "motet.trainer.plot",
@@ -219,7 +221,7 @@ def run_ranks(work: Callable[..., None], *given: Any, count: int = 2) -> None:
 
     Raises: AssertionError with their exit codes if one fails; the others are killed.
     """
-    named = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    named = {**os.environ, "PYTHONPATH": HERE, "OMP_NUM_THREADS": "1"}
     with contextlib.ExitStack() as stack:
         started = [
             stack.enter_context(
@@ -250,7 +252,7 @@ def _server() -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd="/",
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": HERE, "OMP_NUM_THREADS": "1"},
     )
     assert server.stdin is not None
     assert server.stdout is not None

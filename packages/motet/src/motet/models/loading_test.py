@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+from transformers.configuration_utils import PretrainedConfig
 
 from motet.core import Message
 from motet.errors import ConfigError, SamplerFault
 from motet.models.backbone import Backbone
-from motet.models.loading import load_tokenizer
+from motet.models.loading import UNLIMITED, context_of, load_tokenizer
 from motet.models.prompts import encode
 from motet.settings import Lora
 from tests.fixtures.model_folders import Architecture, make_model_folder
@@ -164,3 +165,29 @@ def test_added_tokens_without_an_embedding_are_text_or_faults_of_the_texts_that_
     said = r"a text contains '\[OWN\]', a token of the tokenizer without an embedding in the model"
     with pytest.raises(SamplerFault, match=said):
         encode(backbone.tokenizer, "the [OWN]dog")
+
+
+# ------------------------------------------------------------------------------------- model config
+
+
+LONGROPE = {
+    "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0], "long_factor": [2.0],
+    "original_max_position_embeddings": 24,
+}  # fmt: skip
+
+
+def test_the_context_is_the_number_of_positions_or_the_short_regime_of_longrope() -> None:
+    assert context_of("m", LlamaConfig(max_position_embeddings=96)) == 96
+    assert context_of("m", LlamaConfig(max_position_embeddings=96, rope_parameters=LONGROPE)) == 24
+    assert context_of("m", PretrainedConfig()) == UNLIMITED
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.5, "96"])
+def test_a_number_of_positions_that_is_none_is_refused(value: object) -> None:
+    config = PretrainedConfig()
+    config.max_position_embeddings = value
+    with pytest.raises(
+        ConfigError,
+        match=r"model 'm' cannot be loaded: max_position_embeddings: got .*, expected at least 1",
+    ):
+        context_of("m", config)

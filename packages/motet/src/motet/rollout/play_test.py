@@ -4,13 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codejudge import SandboxFault
-from motet.core import Environment, Episode, Fault, Message, Round, Task, Transition, walk
+from motet.core import Environment, Episode, Fault, Message, Outcome, Round, Task, Transition, walk
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet.rollout import faults
-from motet.rollout.play import check_plan, play
+from motet.rollout.play import check_plan, end_of, joint_actions, play, stopped_together
 from motet.rollout.waves import Waves
 from motet.settings import Plan
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Replies, Talk, team_of
@@ -549,3 +551,65 @@ def test_a_team_for_other_agents_is_refused() -> None:
         match=r"team\.agents names ann; expected the agents of the environment: ann, bob",
     ):
         check_plan(Plan(), Talk(), team_of(("ann",)))
+
+
+# ------------------------------------------------------------------------------------------ pairing
+
+
+def test_aligned_plays_gth_with_gth() -> None:
+    assert joint_actions(["a", "b"], 2, "aligned") == ({"a": 0, "b": 0}, {"a": 1, "b": 1})
+
+
+def test_crossed_plays_all_with_all_last_agent_fastest() -> None:
+    expected = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [tuple(picks.values()) for picks in joint_actions(["a", "b"], 2, "crossed")] == expected
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True))
+def test_crossed_with_one_sample_equals_aligned(agents: list[str]) -> None:
+    assert (
+        joint_actions(agents, 1, "crossed")
+        == joint_actions(agents, 1, "aligned")
+        == (dict.fromkeys(agents, 0),)
+    )
+
+
+@given(st.integers(1, 4), st.integers(1, 3))
+def test_every_sample_takes_part_equally_often(samples: int, agents: int) -> None:
+    for pairing, size in (("aligned", samples), ("crossed", samples**agents)):
+        actions = joint_actions([str(agent) for agent in range(agents)], samples, pairing)
+        assert len(actions) == size
+        assert len({tuple(picks.items()) for picks in actions}) == size
+        assert all(
+            sum(picks["0"] == g for picks in actions) == size // samples for g in range(samples)
+        )
+
+
+# ----------------------------------------------------------------------------------------- stopping
+
+
+def outcome(reward):
+    return Outcome({"a": 0, "b": 0}, {"a": reward, "b": reward})
+
+
+@pytest.mark.parametrize(
+    ("plan", "reward", "done", "end"),
+    [
+        (Plan(samples=(2, 2)), 9.0, False, None),
+        (Plan(samples=(2,)), 9.0, False, "limit"),
+        (Plan(samples=(2, 2)), 0.0, True, "done"),
+        (Plan(samples=(2, 2), stop_at_reward=4.0), 4.0, False, "stopped"),
+        (Plan(samples=(2, 2), stop_at_reward=4.0, stop_by="round"), 9.0, False, None),
+    ],
+)
+def test_a_branch_ends_by_the_environment_its_reward_or_the_limit(plan, reward, done, end):
+    assert end_of(plan, 0, Transition(None, {"a": reward, "b": reward}, done)) == end
+
+
+def test_a_round_ends_by_the_mean_of_the_joint_actions_that_did_not_fail():
+    plan = Plan(samples=(3, 3), stop_at_reward=4.0, stop_by="round")
+    failed = Outcome({"a": 0, "b": 0}, {}, fault=Fault("reward", "x", ""))
+    ended = stopped_together(plan, [outcome(3.0), failed, outcome(5.0)])
+    assert [one.end for one in ended] == ["stopped", None, "stopped"]
+    kept = stopped_together(plan, [outcome(2.9), outcome(5.0)])
+    assert [one.end for one in kept] == [None, None]
