@@ -13,7 +13,7 @@ import motet
 from motet.commands import console
 from motet.commands.main import main
 from motet.core.records import as_json
-from motet.evaluation.baseline_table import BaselineRow, BaselineTable
+from motet.evaluation.baselines import BaselineRow, BaselineTable
 from tests.small_runs import GAMES, LORA, run_config, summary
 
 pytestmark = pytest.mark.filterwarnings(

@@ -11,7 +11,7 @@ from torch import Tensor
 from motet.cluster.actors import Bundle, places, spawn
 from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
 from motet.cluster.engine_publisher import EnginePolicy, EnginePublisher
-from motet.cluster.home_weights import disturb, exported, undisturb
+from motet.cluster.home import disturb, exported, undisturb
 from motet.cluster.vllm_engine import EngineSettings, VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
 from motet.core import ScoreRequest

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from motet.cluster.nccl_transfer import NcclSender
+from motet.cluster.home import NcclSender
 from motet.cluster.vllm_engine import VllmEngine
 from motet.models.backbone import Policy
 from tests.vllm.conftest import Kind

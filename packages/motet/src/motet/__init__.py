@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from motet.credit.own import CreditStep as CreditStep
     from motet.environments.check import check_environment as check_environment
     from motet.environments.reward import Score as Score
-    from motet.evaluation.baseline_table import BaselineTable as BaselineTable
+    from motet.evaluation.baselines import BaselineTable as BaselineTable
     from motet.evaluation.crossplay import CrossplayResult as CrossplayResult
     from motet.evaluation.evaluate import EvaluationResult as EvaluationResult
     from motet.rollout.freeform import FreeForm as FreeForm
@@ -91,7 +91,7 @@ _LATER = {
     "motet.credit.own": "CreditStep",
     "motet.environments.check": "check_environment",
     "motet.environments.reward": "Score",
-    "motet.evaluation.baseline_table": "BaselineTable",
+    "motet.evaluation.baselines": "BaselineTable",
     "motet.evaluation.crossplay": "CrossplayResult",
     "motet.evaluation.evaluate": "EvaluationResult",
     "motet.rollout.freeform": "FreeForm",

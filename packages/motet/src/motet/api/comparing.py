@@ -22,8 +22,15 @@ from motet.assembly.task_setup import TaskSetup, team_of, use_threads
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
-from motet.evaluation.baseline_table import BaselineTable, baseline_table
-from motet.evaluation.baselines import BaselineResult, EvalContext, Lineup, play_baselines, result
+from motet.evaluation.baselines import (
+    BaselineResult,
+    BaselineTable,
+    EvalContext,
+    Lineup,
+    baseline_table,
+    play_baselines,
+    result,
+)
 from motet.evaluation.crossplay import CrossplayResult
 from motet.evaluation.crossplay import crossplay as play_crossplay
 from motet.models.sampler import LocalSampler

@@ -26,7 +26,7 @@ from motet.config.validation import validate_options
 from motet.core import Environment, Episode, Message
 from motet.environments.debating import AnswerVerifier
 from motet.errors import ConfigError, RewardFault
-from motet.evaluation.candidates import asked, judge
+from motet.evaluation.candidates import SelectionTable, asked, judge, selection_table
 from motet.evaluation.evaluate import (
     Evaluation,
     EvaluationResult,
@@ -40,7 +40,6 @@ from motet.evaluation.evaluate import evaluate as play_all
 from motet.evaluation.message_shuffle import blanked, shuffled
 from motet.evaluation.pass_at_k import powers_of_two
 from motet.evaluation.playthrough import Games, valid_games
-from motet.evaluation.selection_table import SelectionTable, selection_table
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking

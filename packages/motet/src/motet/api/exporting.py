@@ -16,8 +16,7 @@ from motet.config.paths import RUN_CONFIG, is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.exports import hub
-from motet.exports.card import CardFacts, write_card
-from motet.exports.figures import held_out
+from motet.exports.card import CardFacts, held_out, write_card
 from motet.exports.secrets import refuse_secrets
 from motet.exports.team import policies_of
 from motet.exports.weights import PolicyFolder

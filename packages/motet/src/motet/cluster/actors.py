@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from motet.config.sections import ClusterConfig
 from motet.errors import ConfigError, MotetError, ProcessLost
 
 STARTS = 6
@@ -96,6 +97,22 @@ def _why(error: Exception) -> str:
     text = " ".join(str(error).split())
     detail = text.partition("exit detail: ")[2]
     return f"{text.partition(' class_name:')[0][:200]} {detail.partition('. ')[0][:200]}".strip()
+
+
+@contextmanager
+def placed(
+    cluster: ClusterConfig, wanted: Mapping[str, Sequence[Bundle]]
+) -> Iterator[dict[str, Any]]:
+    """Start Ray or connect to it, and reserve the places of all processes: name -> placement group.
+
+    Raises: ConfigError and MotetError as `started` and `places`.
+    """
+    seconds, grows = cluster.deadlines.place_seconds, cluster.address is not None
+    with (
+        started(cluster.address, sum(map(len, wanted.values()))),
+        places(wanted, seconds, grows=grows) as groups,
+    ):
+        yield groups
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from motet.cluster.gated import GatedHome
+from motet.cluster.remote import GatedHome
 from motet.core import Sampled
 from motet.errors import MotetError
 from tests.fixtures.fake_engines import GPUS, REQUESTS, FakeEngine, logprob, sampled, staged

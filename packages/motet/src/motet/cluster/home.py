@@ -5,6 +5,7 @@ It uses Motet's own `assemble`, learners and sampler, unchanged.
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +15,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from codejudge import temporary
 from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import use_threads
 from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjective
-from motet.cluster.home_weights import disturb, exported, undisturb
-from motet.cluster.nccl_transfer import NcclSender
 from motet.config.schema import RunConfig
 from motet.core import (
     Fault,
@@ -30,14 +30,28 @@ from motet.core import (
     ValueEstimate,
     ValueRequest,
 )
+from motet.core.seeding import derive
 from motet.errors import ConfigError
+from motet.models.backbone import Policy
 from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.shards import Ranks, gathered, is_shard, meeting_store, whole, write_shards
+from motet.models.shards import (
+    Ranks,
+    gathered,
+    is_shard,
+    meeting_store,
+    placed,
+    whole,
+    write_shards,
+)
 from motet.trainer.stopping import StopRequest
 
 T = TypeVar("T")
+NOISE = 0.2
+"""The noise of a rehearsal, as a share of the root mean square of each weight matrix."""
+NOISE_ON_ZEROS = 0.02
+"""The noise on a matrix of zeros: one factor of a new adapter."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,50 @@ def _group_of(setup: HomeSetup) -> Ranks | None:
     device = setup.config.models[setup.config.policies[setup.residents[0]].model].device
     seconds = cluster.deadlines.call_seconds
     return Ranks(setup.rank, setup.ranks, setup.meet, seconds, resolve_device(device))
+
+
+class NcclSender:
+    """The connection of one full policy to the engines of its home, by vLLM's NCCL transfer.
+
+    Tested without GPUs only as far as its arguments.
+
+    Args:
+        engines: Ray's handles of the engines (`VllmEngine`), which take the calls of vLLM's client.
+        gpus: GPUs of each engine.
+    """
+
+    def __init__(self, policy: Policy, engines: Sequence[Any], gpus: int) -> None:
+        from vllm.distributed.weight_transfer.base import ModuleSource
+        from vllm.distributed.weight_transfer.clients import RayVLLMWeightSyncClient
+        from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
+
+        self.engines = list(engines)
+        self._sender = WeightTransferTrainerFactory.trainer_init(
+            rendezvous(1 + gpus * len(self.engines)),
+            client=RayVLLMWeightSyncClient(self.engines),
+            source=ModuleSource(policy.backbone.model),
+        )
+
+    def send(self) -> None:
+        """Run the phases start, update and finish in all engines, and broadcast the weights."""
+        self._sender.send_weights()
+
+    def close(self) -> None:
+        self._sender.shutdown()
+
+
+def rendezvous(processes: int) -> Any:
+    """Return where the sender (rank 0) and the workers of all engines meet."""
+    import ray
+    from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    address = ray.util.get_node_ip_address()
+    return NCCLTrainerInitInfo(
+        master_address=address, master_port=port, world_size=processes, rank=0
+    )
 
 
 class Home:
@@ -266,3 +324,39 @@ class Home:
     def undisturb(self, name: str) -> None:
         with self._turn:
             undisturb(self._models.policies[name], self._undisturbed.pop(name))
+
+
+# -------------------------------------------------------------------------- weights for engines
+
+
+def exported(policy: Policy) -> dict[str, bytes]:
+    """Return the weights of a policy as files: safetensors, and an adapter's config.
+
+    Of the processes that share its weights, the first one returns them.
+    """
+    with temporary.folder("motet-") as folder:
+        policy.save(folder)
+        wanted = [*folder.glob("*.safetensors"), *folder.glob("adapter_config.json")]
+        return {path.name: path.read_bytes() for path in sorted(wanted)}
+
+
+def disturb(policy: Policy, seed: int) -> list[Tensor]:
+    """Add known noise to the policy's weights. Return copies of the weights before."""
+    before = []
+    with torch.no_grad():
+        for place, weight in enumerate(policy.parameters()):
+            before.append(weight.detach().cpu().clone())
+            generator = torch.Generator().manual_seed(derive(seed, place) % 2**63)
+            scale = NOISE * float(whole(weight.square().mean()).sqrt()) or NOISE_ON_ZEROS
+            noise = torch.randn(weight.shape, generator=generator, dtype=torch.float32)
+            weight.add_(placed(scale * noise, weight))
+    policy.backbone.sync_from_master()
+    return before
+
+
+def undisturb(policy: Policy, before: Sequence[Tensor]) -> None:
+    """Give the policy its weights before `disturb` again, to the bit."""
+    with torch.no_grad():
+        for weight, old in zip(policy.parameters(), before, strict=True):
+            weight.copy_(old)
+    policy.backbone.sync_from_master()

@@ -10,12 +10,18 @@ from torch import Tensor
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
-from motet.cluster.actors import Actor, Bundle, places, spawn, started
+from motet.cluster.actors import Actor, Bundle, placed, spawn
 from motet.cluster.engine_publisher import EnginePublisher
-from motet.cluster.gated import GatedHome
 from motet.cluster.home import Home, HomeFacts, HomeSetup
 from motet.cluster.ranked import RankedHome
-from motet.cluster.remote import OwnSampler, Process, RemoteLearner, RemoteScorer, together
+from motet.cluster.remote import (
+    GatedHome,
+    OwnSampler,
+    Process,
+    RemoteLearner,
+    RemoteScorer,
+    together,
+)
 from motet.cluster.vllm_checks import check_installed
 from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
@@ -121,12 +127,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     wanted = {plan.name: [Bundle(min(plan.gpus, 1))] * plan.ranks for plan in plans}
     if samplers:
         wanted = _with_engines(wanted, samplers)
-    with (
-        started(cluster.address, sum(map(len, wanted.values()))),
-        places(
-            wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None
-        ) as groups,
-    ):
+    with placed(cluster, wanted) as groups:
         call_seconds = cluster.deadlines.call_seconds
         homes = {
             plan.name: _home(plan, groups[plan.name], wanted[plan.name][0], call_seconds)

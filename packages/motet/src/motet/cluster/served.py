@@ -6,18 +6,18 @@ those of one base model: a fully trained policy, or a model with its adapters an
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup
-from motet.cluster.actors import Bundle, places, spawn, started
+from motet.cluster.actors import Bundle, placed, spawn
 from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
 from motet.cluster.engine_publisher import EnginePolicy
 from motet.cluster.remote import together
 from motet.cluster.vllm_checks import check_team, rank_in
-from motet.cluster.vllm_engine import EngineSettings, VllmEngine
+from motet.cluster.vllm_engine import VllmEngine
 from motet.cluster.vllm_sampler import VllmSampler
+from motet.cluster.vllm_setup import pool_of
 from motet.config.schema import RunConfig
 from motet.config.sections import ClusterConfig, LearnersConfig, SamplersConfig
 from motet.models.adapter_folder import FILE, weights_of
@@ -35,7 +35,8 @@ VERSION = 0
 class ServedTeam:
     """The engines of a team, and its adapters in them: what `VllmSampler` samples with."""
 
-    def __init__(self) -> None:
+    def __init__(self, restarts: Restarts) -> None:
+        self.restarts = restarts
         self.policies: dict[str, EnginePolicy] = {}
         self.pools: dict[str, EnginePool] = {}
         self.ends: dict[str, tuple[int, ...]] = {}
@@ -85,12 +86,7 @@ def open_engines(
     assert cluster is not None
     samplers, seconds = cluster.samplers, cluster.deadlines.call_seconds
     wanted = {plan.name: [Bundle(samplers.gpus)] * samplers.replicas for plan in plans}
-    with (
-        started(cluster.address, sum(map(len, wanted.values()))),
-        places(
-            wanted, cluster.deadlines.place_seconds, grows=cluster.address is not None
-        ) as groups,
-    ):
+    with placed(cluster, wanted) as groups:
 
         def start(home: str, number: int) -> EngineProcess:
             name, bundle = f"engine {number} of {home}", wanted[home][number]
@@ -128,8 +124,7 @@ def served_team(
     `start` starts the engine of a home, replica number `n`. Raises: ConfigError.
     """
     assert config.cluster is not None
-    samplers, restarts = config.cluster.samplers, Restarts(config.cluster.restarts)
-    team = ServedTeam()
+    team = ServedTeam(Restarts(config.cluster.restarts))
     for plan in plans:
         base = config.models[plan.model]
         whole = trained[plan.name] if plan.full and plan.name in trained else bases[plan.model]
@@ -145,25 +140,7 @@ def served_team(
             )  # fmt: skip
         team.adapters |= adapters
         team.ends[plan.name] = ends.ids
-        settings = EngineSettings(
-            source=str(source),
-            context=context,
-            dtype=base.dtype,
-            rows=config.train.rows_per_batch,
-            rank=max(ranks, default=0),
-            adapters=max(1, len(ranks)),
-            gpus=samplers.gpus,
-            memory=samplers.memory,
-        )
-        team.pools[plan.name] = EnginePool(
-            plan.name,
-            samplers.replicas,
-            partial(start, plan.name),
-            settings,
-            config.cluster.deadlines.load_seconds,
-            restarts,
-            team.restore,
-        )
+        team.pools[plan.name] = pool_of(config, plan, (source, context), ranks, start, team)
     return team
 
 

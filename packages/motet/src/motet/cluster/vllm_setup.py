@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal, Protocol
 
 from motet.assembly.homes import HomePlan
 from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
@@ -57,31 +58,65 @@ def vllm_sampler(
     )
     for plan in plans:
         _, context = read[plan.model]
-        publisher.pools[plan.name] = EnginePool(
-            plan.name,
-            config.cluster.samplers.replicas,
-            partial(start, plan.name),
-            _settings(config, plan, str(bases[plan.model]), context),
-            config.cluster.deadlines.load_seconds,
-            publisher.restarts,
-            publisher.restore,
+        publisher.pools[plan.name] = pool_of(
+            config,
+            plan,
+            (bases[plan.model], context),
+            [rank_of(name, config.policies[name]) for name in plan.policies],
+            start,
+            publisher,
+            "nccl" if _by_nccl(config, plan) else "files",
         )
     return VllmSampler(publisher, config.rollout.on_long_prompt), publisher
 
 
-def _settings(config: RunConfig, plan: HomePlan, source: str, context: int) -> EngineSettings:
+class EngineTeam(Protocol):
+    """Who gives a new engine what the one that it replaces had."""
+
+    @property
+    def restarts(self) -> Restarts: ...
+
+    async def restore(self, pool: EnginePool, number: int) -> None: ...
+
+
+def pool_of(
+    config: RunConfig,
+    plan: HomePlan,
+    base: tuple[str | Path, int],
+    ranks: Sequence[int],
+    start: Callable[[str, int], EngineProcess],
+    team: EngineTeam,
+    transfer: Literal["files", "nccl"] = "files",
+) -> EnginePool:
+    """Return the engines of a home, which have no model yet.
+
+    Args:
+        base: a folder or a name of the hub, and the context of the model in tokens.
+        ranks: those of its adapters; 0: none.
+        start: starts the engine of a home, replica number `n`.
+    """
     assert config.cluster is not None
-    ranks = [rank_of(name, config.policies[name]) for name in plan.policies]
-    return EngineSettings(
-        source=source,
+    samplers = config.cluster.samplers
+    source, context = base
+    settings = EngineSettings(
+        source=str(source),
         context=context,
         dtype=config.models[plan.model].dtype,
         rows=config.train.rows_per_batch,
-        rank=max(ranks),
+        rank=max(ranks, default=0),
         adapters=max(1, sum(rank > 0 for rank in ranks)),
-        gpus=config.cluster.samplers.gpus,
-        memory=config.cluster.samplers.memory,
-        transfer="nccl" if _by_nccl(config, plan) else "files",
+        gpus=samplers.gpus,
+        memory=samplers.memory,
+        transfer=transfer,
+    )
+    return EnginePool(
+        plan.name,
+        samplers.replicas,
+        partial(start, plan.name),
+        settings,
+        config.cluster.deadlines.load_seconds,
+        team.restarts,
+        team.restore,
     )
 
 

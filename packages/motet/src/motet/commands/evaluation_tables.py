@@ -9,12 +9,12 @@ from rich import box
 from motet.commands.console import figure, out, print_conventions, titled
 
 if TYPE_CHECKING:
-    from motet.evaluation.baseline_table import BaselineTable
-    from motet.evaluation.bootstrap import Estimate
+    from motet.evaluation.baselines import BaselineTable
+    from motet.evaluation.candidates import SelectionTable
     from motet.evaluation.crossplay import CrossplayResult
     from motet.evaluation.evaluate import EvaluationResult, MessageControl
     from motet.evaluation.influence import Influence, Pair, TurnChange
-    from motet.evaluation.selection_table import SelectionTable
+    from motet.evaluation.intervals import Estimate
 
 FIGURES = (
     "episodes", "samples", "faults", "success", "reward", "final_reward", "turns", "tokens",

@@ -6,8 +6,8 @@ import pytest
 
 from motet.commands import console
 from motet.commands.evaluation_tables import print_baselines
-from motet.evaluation.baseline_table import BaselineRow, BaselineTable
-from motet.evaluation.bootstrap import Estimate
+from motet.evaluation.baselines import BaselineRow, BaselineTable
+from motet.evaluation.intervals import Estimate
 
 
 def row(protocol: str, lead: Estimate | None) -> BaselineRow:

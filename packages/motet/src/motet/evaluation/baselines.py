@@ -10,9 +10,18 @@ from typing import Any, TypeVar
 
 from motet.core import Environment, Episode, Sampler, Task, Team
 from motet.errors import ConfigError, EnvironmentFault
-from motet.evaluation.budget import affordable, groups, tokens_per_group
 from motet.evaluation.evaluate import Evaluation, evaluate
-from motet.evaluation.playthrough import Games, Playthrough
+from motet.evaluation.intervals import (
+    CONFIDENCE,
+    RESAMPLES,
+    Estimate,
+    estimate,
+    game_count,
+    paired_difference,
+    rate_difference,
+    success_of,
+)
+from motet.evaluation.playthrough import Games, Playthrough, rewards, successes
 from motet.evaluation.protocols import Discussion, Pipeline, lengthened
 from motet.evaluation.selection import AnswerFunction, best_game, majority_game, verbatim
 from motet.settings import Plan
@@ -132,7 +141,7 @@ async def play_baselines(
     return results, left_out
 
 
-# ------------------------------------------------------------------------------ one game per answer
+# ------------------------------------------------------------ one game per answer
 
 
 def _solo(whole: Lineup, soloist: str) -> Lineup | str:
@@ -198,7 +207,7 @@ async def _talk(
     return result(protocol, await context.play(protocol, Lineup(whole.who, talking, team, plan)))
 
 
-# --------------------------------------------------------------------------- best and majority of n
+# ------------------------------------------------------------ best and majority of n
 
 
 async def _chosen(
@@ -267,3 +276,112 @@ def _asked(
         raise EnvironmentFault(
             f"{type(environment).__name__}.{method.__name__} raised {type(error).__name__}: {error}"
         ) from error
+
+
+# ------------------------------------------------------------ how many games a budget allows
+
+
+def groups(games: Sequence[Playthrough], n: int) -> list[Sequence[Playthrough]]:
+    """Split games into complete groups of `n`. Each group answers the task once."""
+    return [games[start : start + n] for start in range(0, len(games) - n + 1, n)]
+
+
+def tokens_per_group(games: Games, n: int) -> float:
+    """Return the tokens generated for one answer out of `n` games.
+
+    This is the mean over groups, then over the tasks that were played; 0 if none was.
+    """
+    means = []
+    for played in games:
+        costs = [sum(game.tokens for game in group) for group in groups(played, n)]
+        means += [sum(costs) / len(costs)] if costs else []
+    return sum(means) / len(means) if means else 0.0
+
+
+def affordable(games: Games, tokens: float) -> int:
+    """Return the largest number of played games that `tokens` per task allow; at least 1."""
+    most = min((len(played) for played in games if played), default=1)
+    return next((n for n in range(most, 1, -1) if tokens_per_group(games, n) <= tokens), 1)
+
+
+# ------------------------------------------------------------ as a table
+
+
+@dataclass(frozen=True)
+class BaselineRow:
+    """The results of one protocol.
+
+    Metrics are means over tasks with confidence intervals. None if the environment does not report
+    the metric, or if all tasks failed.
+    """
+
+    protocol: str
+    success: Estimate | None
+    reward: Estimate | None
+    lead: Mapping[str, Estimate | None]
+    """For `success` and `reward`: the lead of the first row over this one, compared task by task.
+    Empty in the first row."""
+    n: int
+    """Number of samples from which each answer was chosen."""
+    tokens_per_task: float
+    """Tokens generated for one answer by all agents in all turns, including drafts and rejected
+    samples."""
+    tasks: int
+    """Number of tasks that count. The other tasks failed."""
+    faults: int
+    causes: Mapping[str, int]
+    """`where/cause` -> number of faults."""
+    note: str
+    time: Mapping[str, float]
+    """`seconds_per_task`: wall-clock time for one answer when all tasks are played concurrently."""
+
+
+@dataclass(frozen=True)
+class BaselineTable:
+    """The comparison table. Everything except `BaselineRow.time` is determined by the config and
+    its seed."""
+
+    tasks: int
+    samples: int
+    """Games per task in each row that does not choose among n samples."""
+    confidence: float
+    resamples: int
+    rows: list[BaselineRow]
+    left_out: dict[str, str]
+    """Protocol -> why it is missing from the table."""
+
+
+def baseline_table(
+    results: Sequence[BaselineResult],
+    left_out: dict[str, str],
+    *,
+    tasks: int,
+    samples: int,
+    seed: int,
+) -> BaselineTable:
+    """Return one row per result. The first one is compared with each of the others."""
+    rows = [_row(one, results[0] if place else None, seed) for place, one in enumerate(results)]
+    return BaselineTable(tasks, samples, CONFIDENCE, RESAMPLES, rows, left_out)
+
+
+def _row(one: BaselineResult, first: BaselineResult | None, seed: int) -> BaselineRow:
+    count, reward_of = game_count(one.games), rewards(one.games)
+    lead: dict[str, Estimate | None] = {}
+    if first is not None:
+        fewer = min(game_count(first.games), count)
+        theirs, own = successes(first.games), successes(one.games)
+        lead["success"] = rate_difference(theirs, own, fewer, seed)
+        lead["reward"] = paired_difference(rewards(first.games), reward_of, seed)
+    return BaselineRow(
+        protocol=one.protocol,
+        success=success_of(one.games, seed),
+        reward=estimate(reward_of, seed),
+        lead=lead,
+        n=one.n,
+        tokens_per_task=one.tokens_per_task,
+        tasks=sum(value is not None for value in reward_of),
+        faults=one.played.summary.faults,
+        causes=one.played.summary.causes,
+        note=one.note,
+        time={"seconds_per_task": one.seconds_per_task},
+    )

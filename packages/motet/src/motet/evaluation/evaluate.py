@@ -9,8 +9,16 @@ from typing import Any, Literal
 
 from motet.core import Environment, Episode, Sampler, Task, Team
 from motet.errors import MotetError
-from motet.evaluation.bootstrap import Estimate, estimate, paired_difference
+from motet.evaluation.candidates import SelectionTable
 from motet.evaluation.influence import Influence, influence
+from motet.evaluation.intervals import (
+    Estimate,
+    estimate,
+    game_count,
+    paired_difference,
+    rate_difference,
+    success_of,
+)
 from motet.evaluation.pass_at_k import mean_pass_at_k, powers_of_two
 from motet.evaluation.playthrough import (
     Playthrough,
@@ -20,8 +28,6 @@ from motet.evaluation.playthrough import (
     rewards,
     successes,
 )
-from motet.evaluation.rates import game_count, rate_difference, success_of
-from motet.evaluation.selection_table import SelectionTable
 from motet.rollout.collect import collect
 from motet.rollout.reference import play_reference
 from motet.rollout.summary import Summary, summarise

@@ -7,19 +7,53 @@ from pathlib import Path
 from typing import Any
 
 from motet.assembly.model_card import loading_code
+from motet.cluster.vllm_engine import RANKS
 from motet.config.schema import RunConfig
 from motet.config.yaml import write_yaml
 from motet.environments.registry import find
-from motet.evaluation.baseline_table import BaselineTable
-from motet.exports.figures import HeldOut, baseline_lines, shown
+from motet.evaluation.baselines import BaselineTable
+from motet.evaluation.intervals import Estimate, estimate, success_of
+from motet.evaluation.playthrough import playthroughs, rewards
 from motet.exports.hub import UNKNOWN
 from motet.exports.team import policies_of
 from motet.exports.weights import PolicyFolder
+from motet.rollout.summary import summarise
 from motet.safety.visible import visible
+from motet.trainer.run_folder import RunFolder
 
-VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""The values that vLLM accepts for --max-lora-rank."""
 _TRAINING = ("algorithm", "optimizer", "schedule", "warmup", "rollout", "train", "evaluation")
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One evaluation. A figure is None if no task has it."""
+
+    step: int
+    tasks: int
+    games: int
+    """Games per task."""
+    faults: int
+    success: Estimate | None
+    reward: Estimate | None
+
+
+def held_out(run: RunFolder, step: int, seed: int) -> HeldOut | None:
+    """Return the evaluation of a step. None if the run has none.
+
+    Raises: ConfigError if its record is broken.
+    """
+    if not run.episodes("evaluate", step).is_file():
+        return None
+    episodes = list(run.recorded("evaluate", step))
+    games = [playthroughs(episode) for episode in episodes]
+    return HeldOut(
+        step,
+        len(games),
+        max(map(len, games), default=0),
+        summarise(episodes).faults,
+        success_of(games, seed),
+        estimate(rewards(games), seed),
+    )
 
 
 @dataclass(frozen=True)
@@ -233,7 +267,7 @@ def _use_policies(facts: CardFacts) -> str:
         on_it = [one for one in facts.folders if one.base == base]
         modules = " ".join(f"{one.name}=FOLDER/policies/{one.name}" for one in on_it)
         highest = max(one.rank or 0 for one in on_it)
-        rank = next((rank for rank in VLLM_RANKS if rank >= highest), highest)
+        rank = next((rank for rank in RANKS if rank >= highest), highest)
         text += (
             f"The adapters on {base} behind an OpenAI-compatible server of vLLM:\n\n"
             f"```sh\nvllm serve {_in_folder(base, facts)} --enable-lora "
@@ -265,3 +299,19 @@ def _licence(facts: CardFacts) -> str:
         + "The weights here derive from the base models, so their terms apply. `unknown`: no card "
         "was found, or it names no licence.\n"
     )
+
+
+def baseline_lines(table: BaselineTable) -> list[list[str]]:
+    """Return the rows as texts: protocol, success, reward, tokens."""
+    return [
+        [row.protocol, shown(row.success), shown(row.reward), f"{row.tokens_per_task:,.0f}"]
+        for row in table.rows
+    ]
+
+
+def shown(found: Estimate | None) -> str:
+    """Return a mean with its interval. One without a width says nothing, and is left out."""
+    if found is None:
+        return "-"
+    interval = "" if found.certain else f" ({found.low:.3f} to {found.high:.3f})"
+    return f"{found.mean:.3f}{interval}"

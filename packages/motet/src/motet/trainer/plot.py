@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from motet.core import Drawing
+from motet.evaluation.candidates import SelectionRow
 from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, OverSeeds
 from motet.evaluation.selection import METHODS
-from motet.evaluation.selection_table import SelectionRow
 from motet.safety.visible import visible
 
 if TYPE_CHECKING:

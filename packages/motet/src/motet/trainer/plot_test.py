@@ -1,9 +1,9 @@
 import struct
 
 from motet.core import Drawing
-from motet.evaluation.bootstrap import Estimate
+from motet.evaluation.candidates import SelectionRow
+from motet.evaluation.intervals import Estimate
 from motet.evaluation.selection import METHODS
-from motet.evaluation.selection_table import SelectionRow
 from motet.trainer.plot import (
     LINES,
     cross_matrix,

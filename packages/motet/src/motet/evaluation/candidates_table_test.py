@@ -1,8 +1,7 @@
 import pytest
 
-from motet.evaluation.candidates import JudgedPools, Pool
+from motet.evaluation.candidates import JudgedPools, Pool, selection_table
 from motet.evaluation.selection import SUBSETS, Candidate
-from motet.evaluation.selection_table import selection_table
 from tests.fixtures.finished_games import TASK, saying
 
 RIGHT, WRONG = Candidate(0.9, "7", True), Candidate(0.1, "1", False)

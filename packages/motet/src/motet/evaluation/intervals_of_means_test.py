@@ -1,6 +1,6 @@
 import pytest
 
-from motet.evaluation.bootstrap import Estimate, bootstrap, estimate, paired_difference
+from motet.evaluation.intervals import Estimate, bootstrap, estimate, paired_difference
 
 
 def test_values_that_are_all_alike_leave_no_doubt():

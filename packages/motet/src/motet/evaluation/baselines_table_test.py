@@ -1,9 +1,8 @@
 import pytest
 
-from motet.evaluation.baseline_table import baseline_table
-from motet.evaluation.baselines import BaselineResult
-from motet.evaluation.bootstrap import CONFIDENCE, RESAMPLES, Estimate
+from motet.evaluation.baselines import BaselineResult, baseline_table
 from motet.evaluation.evaluate import Evaluation
+from motet.evaluation.intervals import CONFIDENCE, RESAMPLES, Estimate
 from motet.rollout.summary import summarise
 from tests.fixtures.finished_games import BROKE, LOST, WON, game
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from motet.cluster.home_weights import disturb, exported, undisturb
+from motet.cluster.home import disturb, exported, undisturb
 from motet.models.backbone import Backbone, Policy
 from motet.models.shards import Ranks, meeting_store
 from motet.models.tiny import make_tiny

@@ -4,9 +4,15 @@ from math import comb, sqrt
 
 import pytest
 
-from motet.evaluation.bootstrap import Estimate
+from motet.evaluation.intervals import (
+    Estimate,
+    Z,
+    effective_count,
+    rate_difference,
+    rate_of,
+    wilson,
+)
 from motet.evaluation.over_seeds import student_t
-from motet.evaluation.rates import Z, effective_count, rate_difference, rate_of, wilson
 
 
 def coverage(rate: float, tasks: int, interval=wilson) -> float:
