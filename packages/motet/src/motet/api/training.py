@@ -39,7 +39,7 @@ from motet.trainer.run_folder import (
 )
 from motet.trainer.run_state import Clock, RunState
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
-from motet.trainer.trackers import BorrowedTracker, FunctionTracker, Tracker, open_trackers
+from motet.trainer.trackers import FunctionTracker, Tracker, open_trackers
 from motet.user_code.blocking import blocking
 from motet.user_code.objects import is_object, record_rows
 from motet.user_code.timeouts import run_loop
@@ -135,7 +135,7 @@ def train_once(
         raw = run_loop(bases.raw(setup, scratch, place / "models" if resume else None))
         with _interrupt_hint(resume_command):
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
-                trackers = _started(settings, folder, found.checkpoint, report)
+                trackers = stack.enter_context(_started(settings, folder, found.checkpoint, report))
                 metrics = stack.enter_context(_metrics(folder, trackers, found.checkpoint))
                 progress = stack.enter_context(_progress(settings, show))
                 notices = _notices(progress, traceback, found, setup)
@@ -207,18 +207,20 @@ def _warmed_up(
     return settled
 
 
+@contextmanager
 def _started(
     settings: RunConfig, folder: RunFolder, resumed: Checkpoint | None, report: OnMetrics | None
-) -> list[Tracker]:
+) -> Iterator[list[Tracker]]:
     """Write the resolved config, and open the trackers besides the files."""
     # Write the config first: a folder with a config can be resumed or overwritten.
     write_whole(folder.config, dump_config(settings))
-    trackers = _trackers(settings, folder, resumed.step if resumed else None)
-    for source in (settings.data.train, settings.data.eval):
-        if source is not None and is_object(source.path):
-            record_rows(folder.path, str(source.path))
-    record_code(folder, settings, resumed.step if resumed else 0)
-    return trackers + ([] if report is None else [FunctionTracker(report)])
+    step, plain = resumed.step if resumed else None, settings.model_dump(mode="json")
+    with open_trackers(settings.report, folder.path, settings.name, plain, step) as trackers:
+        for source in (settings.data.train, settings.data.eval):
+            if source is not None and is_object(source.path):
+                record_rows(folder.path, str(source.path))
+        record_code(folder, settings, step or 0)
+        yield trackers + ([] if report is None else [FunctionTracker(report)])
 
 
 def _metrics(
@@ -240,13 +242,8 @@ def _warmup_metrics(
     settled = {f"warmup/loss/{name}" for name in settings.models if (folder.models / name).is_dir()}
     rows = read_metrics(folder.warmup) if folder.warmup.is_file() else []
     keep = sum(not settled.isdisjoint(row) for row in rows)
-    with MetricsWriter(folder.warmup, [BorrowedTracker(one) for one in trackers], keep) as metrics:
+    with MetricsWriter(folder.warmup, trackers, keep) as metrics:
         yield metrics
-
-
-def _trackers(settings: RunConfig, folder: RunFolder, resumed_at: int | None) -> list[Tracker]:
-    config = settings.model_dump(mode="json")
-    return open_trackers(settings.report, folder.path, settings.name, config, resumed_at)
 
 
 # ------------------------------------------------------------- the summary, also after an early end

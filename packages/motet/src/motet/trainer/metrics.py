@@ -83,8 +83,6 @@ class MetricsWriter:
     def close(self) -> None:
         with writing(self.path):  # retries what a full disk did not accept
             self._file.close()
-        for tracker in self._trackers:
-            tracker.close()
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ TensorBoard, Weights & Biases, MLflow, Trackio and functions of a user.
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,18 +22,6 @@ class Tracker(Protocol):
     """A destination of metrics."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class BorrowedTracker:
-    """Passes metrics to a tracker that somebody else closes."""
-
-    def __init__(self, tracker: Tracker) -> None:
-        self._tracker = tracker
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        self._tracker.write(step, values)
 
     def close(self) -> None: ...
 
@@ -253,14 +241,15 @@ def own_tracker(name: str) -> FunctionTracker:
     )
 
 
+@contextmanager
 def open_trackers(
     report: ReportConfig,
     folder: Path,
     run: str,
     config: Mapping[str, Any],
     resumed_at: int | None = None,
-) -> list[Tracker]:
-    """Open the trackers of a run.
+) -> Iterator[list[Tracker]]:
+    """Open the trackers of a run. They are closed at the end.
 
     Args:
         folder: that of the run.
@@ -272,14 +261,20 @@ def open_trackers(
     """
     check_trackers(report)
     trackers: list[Tracker] = []
-    if report.wandb is not None:
-        trackers.append(WandbTracker(folder, report.wandb, run, config))
-    if report.mlflow is not None:
-        trackers.append(MlflowTracker(folder, report.mlflow, run, config))
-    if report.trackio is not None:
-        trackers.append(TrackioTracker(folder, report.trackio, run, config))
-    if report.to is not None:
-        trackers.append(own_tracker(report.to))
-    if report.tensorboard:
-        trackers.append(TensorBoardTracker(folder / "tensorboard", resumed_at))
-    return trackers
+    with ExitStack() as stack:
+
+        def add(tracker: Tracker) -> None:
+            trackers.append(tracker)
+            stack.callback(tracker.close)
+
+        if report.wandb is not None:
+            add(WandbTracker(folder, report.wandb, run, config))
+        if report.mlflow is not None:
+            add(MlflowTracker(folder, report.mlflow, run, config))
+        if report.trackio is not None:
+            add(TrackioTracker(folder, report.trackio, run, config))
+        if report.to is not None:
+            add(own_tracker(report.to))
+        if report.tensorboard:
+            add(TensorBoardTracker(folder / "tensorboard", resumed_at))
+        yield trackers

@@ -34,7 +34,7 @@ def test_tensorboard_gets_every_scalar(tmp_path):
 def test_a_library_that_is_not_installed_is_named_with_its_extra(name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     report = ReportConfig.model_validate({name: {}})
-    for use in (check_trackers, lambda one: open_trackers(one, tmp_path, "run", {})):
+    for use in (check_trackers, lambda one: open_trackers(one, tmp_path, "run", {}).__enter__()):
         with pytest.raises(ConfigError, match=rf'report.{name} is set.*"motet\[{name}\]"'):
             use(report)
 
@@ -105,3 +105,12 @@ def test_trackio_gets_every_metric_in_files_of_this_machine(tmp_path, monkeypatc
     (run,) = trackio.Api().runs("own")
     assert run.name == "run"
     assert [path.name for path in (tmp_path / "trackio").glob("*.db")] == ["own.db"]
+
+
+def test_the_trackers_of_a_run_are_closed_with_it(tmp_path, monkeypatch):
+    closed = []
+    monkeypatch.setattr(TensorBoardTracker, "close", lambda self: closed.append(self))
+    with open_trackers(ReportConfig(), tmp_path, "run", {}) as trackers:
+        trackers[0].write(1, {"play/reward": 0.5})
+        assert not closed
+    assert closed == trackers
