@@ -11,8 +11,8 @@ import pytest
 
 from motet.commands.main import main
 from motet.config.load import load_config
-from motet.trainer.plot import cross_matrix, learning_curve, reliability_curve
-from motet_verifier.quality import Bin
+from motet.trainer.plot import cross_matrix, learning_curve
+from motet_verifier.quality import Bin, reliability_curve
 from tests.small_runs import TINY
 
 HARM = "\x1b[2J\x1b]0;t\x07\x9b31m\u202e\u2066:skull:[bold red]x[/bold red][/]\r"

@@ -197,7 +197,7 @@ def test_the_best_team_is_kept_with_its_checkpoint(train):
     own, whole, last = (
         motet.evaluate(one, greedy=True, show="silent") for one in (run / "best", again, run)
     )
-    assert own["reward"] == whole["reward"] != last["reward"]
+    assert own.reward == whole.reward != last.reward
 
 
 def test_a_count_ranks_as_a_share_does(train):

@@ -5,6 +5,7 @@ have no packages of their own but the wheels; what the wheels require is found w
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -148,13 +149,13 @@ print([case.status for case in verdict.cases])
     "motet": """
 import motet
 summary = motet.train("quickstart", ["train.steps=1", "warmup.steps=2", "threads=1"], show="silent")
-print(summary["steps"])
+print(summary.steps)
 """,
     "motet-tasks": """
 import motet
 summary = motet.train("bugfix_tiny", ["train.steps=1", "warmup.steps=2", "threads=1"],
                       show="silent")
-print(summary["steps"])
+print(summary.steps)
 """,
     "motet-published": """
 from motet_published import published, translate
@@ -192,6 +193,9 @@ SAYS = {
 }
 
 
+ALONE_THERE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_package_works_alone_in_an_empty_environment(wheels, tmp_path: Path, name: str) -> None:
     needed = needed_by(name)
@@ -201,7 +205,12 @@ def test_a_package_works_alone_in_an_empty_environment(wheels, tmp_path: Path, n
 
     def said(*words: str) -> str:
         done = subprocess.run(
-            [python, *words], cwd=place, capture_output=True, text=True, timeout=300
+            [python, *words],
+            cwd=place,
+            env=ALONE_THERE,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -224,7 +233,11 @@ def test_what_is_not_installed_is_one_line_that_names_the_extra(wheels, tmp_path
 
     def refused(*words: str) -> str:
         done = subprocess.run(
-            [python, "-m", "motet", *words], cwd=tmp_path, capture_output=True, text=True
+            [python, "-m", "motet", *words],
+            cwd=tmp_path,
+            env=ALONE_THERE,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 2, done.stdout + done.stderr
         (line,) = done.stderr.splitlines()

@@ -13,9 +13,8 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from codejudge import Call, Sandbox, worker
+from codejudge import Call, Sandbox, SandboxFault, worker
 from codejudge.pool import _Servers
-from motet.errors import SandboxFault
 from tests.faults.boundary_games import causes, check_figures, seconds, small
 from tests.small_runs import contents, rows, weights
 

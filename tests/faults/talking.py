@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from codejudge import Sandbox
+from codejudge import Sandbox, SandboxFault
 from motet.core import Completion, Environment, Episode, Outcome, Reply, Round, Task
 from motet.environments.debate_tiny import TinyDebate
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
-from motet.errors import EnvironmentFault, RewardFault, SamplerFault, SandboxFault
+from motet.errors import EnvironmentFault, RewardFault, SamplerFault
 from motet.models.prompts import encode
 from motet.rollout.record import read_episodes, write_episode
 from motet_tasks.coding.bug_fix import BugFix

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from motet.assembly.model_card import loading_code
-from motet.cluster.vllm_engine import RANKS
 from motet.config.schema import RunConfig
 from motet.config.yaml import write_yaml
 from motet.environments.registry import find
@@ -258,6 +257,8 @@ def _use_team(facts: CardFacts) -> str:
 
 
 def _use_policies(facts: CardFacts) -> str:
+    from motet.cluster.vllm_engine import RANKS  # a run without a cluster loads none of it
+
     text = "## Use one policy\n\n"
     for one in facts.folders:
         base = None if one.base is None else f'"{_in_folder(one.base, facts)}"'
