@@ -28,6 +28,6 @@ if __name__ == "__main__":
         ],
         overwrite=True,
     )
-    print(f"ended after {summary['steps']} of 60 steps by {summary['ended_by']}: {evaluations}")
+    print(f"ended after {summary.steps} of 60 steps by {summary.ended_by}: {evaluations}")
     before, after = (summary.heldout[when].success for when in ("before", "after"))
     print(f"the same number, held out: {before:.2f} -> {after:.2f}")

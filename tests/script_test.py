@@ -143,7 +143,7 @@ def test_a_reward_of_the_main_script_is_found_by_other_processes(project):
     Path("own.py").write_text(
         "import motet\ndef pay(task, texts):\n    return 5.0\n"
         "if __name__ == '__main__':\n"
-        f"    motet.train({str(ROOT / 'configs' / 'quickstart.yaml')!r}, ['train.steps=1', "
+        "    motet.train('quickstart', ['train.steps=1', "
         "'warmup=null', 'name=own'], reward=pay, show='silent')\n"
     )
     ran("own.py")
