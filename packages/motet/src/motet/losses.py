@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from motet.errors import ConfigError, MotetError
-from motet.user_code.tracebacks import place_of_error
+from motet.user_code.own_code import place_of_error
 
 Reduction: TypeAlias = Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"]
 

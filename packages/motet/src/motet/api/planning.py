@@ -67,12 +67,13 @@ def plan(
     If `config` is a path, no code that it names is loaded either (`motet.user_code.looking`).
 
     Args:
-        gpu: a name of `motet.planning.gpus.GPUS`.
-        prompt_tokens: tokens of a first prompt. Without it, the first prompts of a few tasks are
-            measured.
+        gpu: the kind of GPU, such as h100-80, a100-80 or rtx4090-24.
+        prompt_tokens: tokens of a prompt. Default: measured on a few tasks.
 
     Raises: ConfigError for a wrong config, an unknown GPU, or sizes that cannot be known.
     """
+    if prompt_tokens is not None and prompt_tokens < 1:
+        raise ConfigError(f"prompt_tokens is {prompt_tokens}; expected 1 or more")
     with ExitStack() as stack:
         if isinstance(config, str | Path):
             stack.enter_context(looking())

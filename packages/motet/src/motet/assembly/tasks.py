@@ -12,7 +12,7 @@ from motet.core import Environment, Task
 from motet.core.row_values import kept
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError, MotetError, shortened
-from motet.user_code.tracebacks import place_of_error
+from motet.user_code.own_code import place_of_error
 
 
 class Tasks(Mapping[str, list[Task]]):

@@ -22,8 +22,8 @@ from typing import Any, TextIO
 
 from motet.errors import CannotResume, ConfigError, Interrupted, MotetError
 from motet.safety.visible import Console, styled, visible
+from motet.user_code.own_code import trace_of
 from motet.user_code.timeouts import process_of_its_own
-from motet.user_code.tracebacks import trace_of
 
 
 @contextmanager

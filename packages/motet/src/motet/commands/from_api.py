@@ -138,12 +138,21 @@ def parameters_of(reference: str) -> tuple[ApiParameter, ...]:
         ApiParameter(
             one.arg,
             ast.unparse(one.annotation) if one.annotation is not None else "",
-            inspect.Parameter.empty if default is None else ast.literal_eval(default),
+            inspect.Parameter.empty if default is None else _value(default, text),
             helps.get(one.arg, ""),
             is_option,
         )
         for one, default, is_option in (*positional, *named)
     )
+
+
+def _value(node: ast.expr, text: str) -> Any:
+    """Return the value of a default: a literal, or a constant of the module with this `text`."""
+    if isinstance(node, ast.Name):
+        found = re.search(rf"^{node.id} = (.+)$", text, re.MULTILINE)
+        assert found is not None, node.id
+        return ast.literal_eval(found[1])
+    return ast.literal_eval(node)
 
 
 def _helps(docstring: str) -> dict[str, str]:
@@ -176,7 +185,7 @@ class ApiCall:
 
 
 def of_api(
-    *references: str, leave_out: Sequence[str] = ()
+    *references: str, leave_out: Sequence[str] = (), loads: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of functions of the API: `package.module:FUNCTION`.
 
@@ -184,6 +193,7 @@ def of_api(
     the parameters that they have in common. Those in `leave_out` keep their defaults.
 
     A wrong config is refused before the command runs, and so before anything heavy is imported.
+    That loads the code that the config names: not if `loads` is false.
     """
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
@@ -198,7 +208,7 @@ def of_api(
         def run(**given: Any) -> None:
             values = {name: known[name].read(given[name]) for name in made}
             calls = [_call(name, values, given) for name in references]
-            for name in ("config", "target"):
+            for name in ("config", "target") if loads else ():
                 if name in values and known[name].annotation == "ConfigLike":
                     check_config(values[name], values["overrides"])
             command(*calls, **{one.name: given[one.name] for one in own})

@@ -16,7 +16,8 @@ FUNCTIONS = [
     "motet.api.training:train", "motet.api.training:warmup", "motet.api.evaluation:evaluate",
     "motet.api.evaluation:play", "motet.api.comparing:measure_baselines",
     "motet.api.comparing:crossplay", "motet.api.comparison:compare", "motet.api.recorded:episodes",
-    "motet.api.replaying:replay", "motet.api.exporting:export", "motet.api.dry_runs:check",
+    "motet.api.planning:plan", "motet.api.replaying:replay", "motet.api.exporting:export",
+    "motet.api.dry_runs:check",
     "motet_verifier.api_answers:sample_answers", "motet_verifier.api_answers:balance_answers",
     "motet_verifier.api:train_verifier",
 ]  # fmt: skip

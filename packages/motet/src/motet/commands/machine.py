@@ -1,16 +1,15 @@
 """The commands `motet plan` and `motet doctor`: what a run needs, and what this machine has."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from motet.commands.console import out, titled
-from motet.commands.options import AsJson, Overrides
+from motet.commands.console import out, print_json, titled
+from motet.commands.from_api import ApiCall, of_api
+from motet.commands.options import AsJson
 
 if TYPE_CHECKING:
     from motet.api.planning import Planned
@@ -19,29 +18,15 @@ if TYPE_CHECKING:
 GIB = 2**30
 
 
-def plan(
-    config: Annotated[Path, typer.Argument(help="A config file (YAML).", show_default=False)],
-    overrides: Overrides = None,
-    gpu: Annotated[
-        str, typer.Option(help="The kind of GPU, such as h100-80, a100-80 or rtx4090-24.")
-    ] = "h100-80",
-    prompt_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Tokens of a prompt. Default: measured on a few tasks.", show_default=False
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@of_api("motet.api.planning:plan", loads=False)
+def plan(call: ApiCall, as_json: AsJson = False) -> None:
     """Compute on paper which GPUs a run needs and how long a step takes. Nothing is loaded.
 
     Example: motet plan relay --gpu h100-80
     """
-    from motet import api
-
-    planned = api.plan(config, overrides or [], gpu=gpu, prompt_tokens=prompt_tokens)
+    planned = call()
     if as_json:
-        print(json.dumps(asdict(planned)))
+        print_json(planned)
         return
     _print_memory(planned)
     print_expected(planned)
@@ -108,7 +93,7 @@ def doctor(
 
     found = api.doctor(ask_hub=ask_hub)
     if as_json:
-        print(json.dumps([asdict(finding) for finding in found]))
+        print_json(found)
     else:
         _print_findings(found)
     if any(finding.status == "broken" for finding in found):

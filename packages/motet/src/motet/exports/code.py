@@ -1,16 +1,14 @@
-"""A user's own files that a team needs: copied into the export, with the modules beside them."""
+"""A user's own files that a team needs: copied into the export, with the modules beside them that
+they import."""
 
-import ast
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from motet.config.paths import REFERENCE
 from motet.errors import ConfigError
 from motet.exports import CODE
-from motet.safety.reading import read_text
-from motet.user_code import own_packages
+from motet.user_code.own_code import files_behind
 from motet.user_code.plugins import load_object, look_at
 
 
@@ -38,7 +36,8 @@ class CodeFiles:
             )
         home = file.parent
         into = self._places.setdefault(home, self._new())
-        for module in sorted({file, *_beside(file, {file})}):
+        beside = {one for one in files_behind(file) if one.is_relative_to(home)}
+        for module in sorted({file, *beside}):
             target = self._folder / into / module.relative_to(home)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(module, target)
@@ -67,28 +66,3 @@ class CodeFiles:
 def is_own_file(value: object) -> bool:
     """Return whether a value of a config refers to an object in a file."""
     return isinstance(value, str) and REFERENCE.fullmatch(value) is not None
-
-
-def _beside(file: Path, seen: set[Path]) -> Iterator[Path]:
-    """Yield the files that `file` imports from its own folder, and those that they import."""
-    for name in set(_imported(file)) - own_packages.NAMES:
-        module, package = file.parent / f"{name}.py", file.parent / name
-        found = [module] if module.is_file() else sorted(package.rglob("*.py"))
-        for one in found:
-            if one not in seen:
-                seen.add(one)
-                yield one
-                if one == module:
-                    yield from _beside(one, seen)
-
-
-def _imported(file: Path) -> Iterator[str]:
-    try:
-        tree = ast.parse(read_text(file))
-    except (SyntaxError, ValueError) as error:
-        raise ConfigError(f"{file} is not Python in UTF-8: {error}") from error
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]

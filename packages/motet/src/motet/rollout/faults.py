@@ -7,7 +7,7 @@ from typing import TypeVar
 from codejudge import SandboxError, SandboxFault
 from motet.core import Boundary, Fault
 from motet.errors import ConfigError, EnvironmentFault, MotetError, RewardFault, SamplerFault
-from motet.user_code.tracebacks import origin, place_of_error, trace_of
+from motet.user_code.own_code import origin, place_of_error, trace_of
 
 T = TypeVar("T")
 

@@ -27,8 +27,8 @@ from typing import Any
 from motet.core.row_values import decoded, identity, json_line, kept
 from motet.errors import ConfigError
 from motet.safety.reading import ROWS, read_bytes
-from motet.user_code.code_files import is_of_old_text, is_own
 from motet.user_code.looking import only_imports, only_looks
+from motet.user_code.own_code import compiled, is_of_old_text, is_own
 
 PREFIX = "object:"
 ROWS_FOLDER = "rows"
@@ -212,16 +212,7 @@ def _source(origin: Any) -> str:
         parts = {name: _source(part) for name, part in vars(origin).items() if callable(part)}
         return json.dumps(parts, sort_keys=True)
     code = getattr(origin, "__code__", None)
-    return origin.__qualname__ if code is None else _compiled(code)
-
-
-def _compiled(code: types.CodeType) -> str:
-    """Return the instructions, names and constants of compiled code, without its place in a
-    file."""
-    constants = [
-        _compiled(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts
-    ]
-    return json.dumps([code.co_code.hex(), code.co_names, constants])
+    return origin.__qualname__ if code is None else repr(compiled(code))
 
 
 def _plain_values(source: Any, value: Any) -> str:

@@ -24,10 +24,15 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from motet.errors import ConfigError, shortened
-from motet.user_code.code_files import files_behind, is_foreign, is_of_old_text, is_own
 from motet.user_code.looking import only_imports, refuse_code
 from motet.user_code.objects import file_behind, found, is_object
-from motet.user_code.tracebacks import place_of_error
+from motet.user_code.own_code import (
+    files_behind,
+    is_foreign,
+    is_of_old_text,
+    is_own,
+    place_of_error,
+)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

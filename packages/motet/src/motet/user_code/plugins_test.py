@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from motet.errors import ConfigError
-from motet.user_code.code_files import files_behind
 from motet.user_code.objects import keep
+from motet.user_code.own_code import files_behind
 from motet.user_code.plugins import code_behind, is_reference, load_object, look_at, nearest
 
 

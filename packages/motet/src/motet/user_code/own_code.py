@@ -1,7 +1,7 @@
-"""The Python files behind a user's own code: a file, and what it imports from files of the user.
+"""Which code is the user's own: the files behind it, and where an error of it was raised.
 
-Files are read and parsed, and nothing is run. Python's own modules, installed packages and Motet
-are left out: they have versions.
+Python's own modules, installed packages and the packages of this project are not: they have
+versions. Files are read and parsed, and nothing is run.
 """
 
 import ast
@@ -9,12 +9,25 @@ import hashlib
 import sys
 import sysconfig
 import time
+import traceback
 import types
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
-from motet.user_code import own_packages
-
+OURS = frozenset(
+    {
+        "motet",
+        "codejudge",
+        "motet_tasks",
+        "motet_published",
+        "motet_view",
+        "motet_serve",
+        "motet_verifier",
+    }
+)
+"""The packages of this project."""
 _STARTED = time.time()
 """When this process loaded Motet, in seconds of the epoch."""
 _FOREIGN = {"site-packages", "dist-packages"}
@@ -22,6 +35,19 @@ _NOT_OWN = [
     Path(sysconfig.get_paths()["stdlib"]).resolve(),
     Path(sysconfig.get_paths()["platstdlib"]).resolve(),
 ]
+_MOST = 8000
+"""Maximum characters of a traceback that is recorded; its end is kept."""
+
+
+@cache
+def _our_folders() -> tuple[Path, ...]:
+    found = (find_spec(name) for name in sorted(OURS))
+    return tuple(Path(spec.origin).resolve().parent for spec in found if spec and spec.origin)
+
+
+def is_ours(module: str) -> bool:
+    """Return whether a dotted name belongs to a package of this project."""
+    return module.partition(".")[0] in OURS
 
 
 def is_foreign(path: Path) -> bool:
@@ -32,7 +58,7 @@ def is_foreign(path: Path) -> bool:
 def is_own(file: Path) -> bool:
     """Return whether a file is the user's own."""
     return not is_foreign(file) and not any(
-        file.is_relative_to(folder) for folder in (*_NOT_OWN, *own_packages.folders())
+        file.is_relative_to(folder) for folder in (*_NOT_OWN, *_our_folders())
     )
 
 
@@ -86,7 +112,7 @@ def _imports(file: Path, text: bytes, home: Path) -> Iterator[Path]:
 
 def _named(parts: list[str], file: Path, home: Path) -> Iterator[Path]:
     """Yield the files of a dotted name, such as those of a package and of its module."""
-    if own_packages.is_ours(parts[0]):
+    if is_ours(parts[0]):
         return
     for folder in dict.fromkeys([file.parent, home, Path.cwd(), *map(Path, sys.path)]):
         if is_foreign(folder):
@@ -159,3 +185,45 @@ def _within(code: types.CodeType) -> Iterator[types.CodeType]:
         if isinstance(one, types.CodeType):
             yield one
             yield from _within(one)
+
+
+# ----------------------------------------------------------------------------------------- errors
+
+
+def origin(error: BaseException) -> BaseException:
+    """Return the exception that user code raised: the cause of Motet's own, the first of a
+    group."""
+    while True:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        elif error.__cause__ is not None and is_ours(type(error).__module__):
+            error = error.__cause__
+        else:
+            return error
+
+
+def place_of_error(error: BaseException) -> str:
+    """Return `FILE:LINE in FUNCTION: CODE`, or "" if no line is known.
+
+    The line is the last one outside Motet and the libraries. If there is none, it is the last line
+    of all, unless the error is Motet's own and explains itself.
+    """
+    first = origin(error)
+    frames = traceback.extract_tb(first.__traceback__)
+    own = [frame for frame in frames if _is_users(frame.filename)]
+    if not own and (not frames or is_ours(type(first).__module__)):
+        return ""
+    frame = (own or frames)[-1]
+    code = f": {frame.line}" if frame.line else ""
+    return f"{frame.filename}:{frame.lineno} in {frame.name}{code}"
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the whole traceback as text, shortened at its beginning if it is very long."""
+    text = "".join(traceback.format_exception(error))
+    return text if len(text) <= _MOST else f"...{text[-_MOST:]}"
+
+
+def _is_users(file: str) -> bool:
+    # Tests of the package lie beside its code and play the user.
+    return not file.startswith("<") and (file.endswith("_test.py") or is_own(Path(file).resolve()))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from motet.errors import EnvironmentFault, RewardFault
-from motet.user_code.tracebacks import origin, place_of_error, trace_of
+from motet.user_code.own_code import origin, place_of_error, trace_of
 
 
 def broken() -> float:
