@@ -614,11 +614,10 @@ def test_a_team_can_be_watched(motet):
     order = [
         "task eval 1",
         "turn 1",
-        "left is asked:",
-        "left 0:",
-        "left says:",
-        "right is asked:",
-        "reward: left",
+        "prompt to left: left 0:",
+        "left: ",
+        "prompt to right: ",
+        "reward left",
     ]
     assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
 
@@ -628,7 +627,7 @@ def test_a_person_takes_part_by_typing(motet, monkeypatch):
     code, out, _ = motet("play runs/tiny --interactive left")
     assert code == 0
     assert "left> " in out
-    assert "left says:\nhello there\n" in out
+    assert "left: hello there\n" in out
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     code, _, err = motet("play runs/tiny --interactive left")
     assert code == 2

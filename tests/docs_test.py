@@ -51,7 +51,7 @@ def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_
     assert "SameNumber keeps 12 rules of environments" in said[0]
     assert "two steps with tiny models succeeded" in said[1]
     assert (tmp_path / "runs" / "same_number" / "curve.png").is_file()
-    assert "reward:" in said[3]
+    assert "\nreward " in said[3]
 
 
 def run(command: str, folder: Path) -> str:

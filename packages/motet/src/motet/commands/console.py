@@ -1,4 +1,4 @@
-"""Prints metrics and episodes as tables and lines on the terminal."""
+"""Prints results as tables and lines on the terminal."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,6 @@ from motet.safety.visible import Console, styled
 if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
     from motet.api.summary import RunSummary
-    from motet.core import Episode
     from motet.trainer.replay import ReplayResult
 
 out = Console()
@@ -131,64 +130,6 @@ def print_cost(cost: "Cost") -> None:
 def print_warnings(lines: Sequence[str]) -> None:
     for line in lines:
         out.print(styled("warning", "yellow", f": {line}"), soft_wrap=True)
-
-
-def print_episode(episode: "Episode", traceback: bool = False) -> None:
-    """Print one path turn by turn: prompts, completions and rewards.
-
-    `traceback`: also print the whole traceback of a fault.
-    """
-    from motet.rollout.summary import episode_stats
-    from motet.trainer.highlights import shown
-
-    out.print(styled("task", "bold", f" {episode.task.id}"))
-    if episode.fault is not None:
-        out.print(styled("fault", "red", f" {episode.fault}"), soft_wrap=True)
-    if traceback:
-        for fault in episode_stats(episode).faults:
-            out.print(fault.trace.rstrip(), soft_wrap=True)
-    round_ = episode.root
-    while round_ is not None:
-        outcome = round_.outcomes[0]
-        out.print(f"\nturn {round_.turn + 1}", style="bold")
-        for agent, prompt in round_.prompts.items():
-            out.print(styled(agent, "cyan", f" is asked:\n{shown(prompt)}"))
-            out.print(styled(agent, "cyan", " says:"))
-            out.print(round_.samples[agent][0].text, style="green")
-        out.print()
-        if outcome.fault is not None:
-            out.print(styled("fault", "red", f" {outcome.fault}"), soft_wrap=True)
-        else:
-            out.print(f"reward: {listed(outcome.rewards)}")
-            if outcome.terms:
-                out.print(f"terms:  {listed(outcome.terms)}")
-        round_ = outcome.next
-
-
-def print_tree(episode: "Episode") -> None:
-    """Print a whole episode Round by Round: prompts, all completions, and the rewards of the joint
-    actions."""
-    from motet.core import walk
-    from motet.trainer.highlights import shown
-
-    out.print(styled("episode", "bold", f" {episode.id}"))
-    if episode.fault is not None:
-        out.print(styled("fault", "red", f" {episode.fault}"))
-    for path, round_ in walk(episode.root) if episode.root is not None else ():
-        after = f" after joint actions {', '.join(map(str, path))}" if path else ""
-        out.print(styled(f"\nturn {round_.turn + 1}", "bold", after))
-        for agent, prompt in round_.prompts.items():
-            out.print(styled(agent, "cyan", f" is asked:\n{shown(prompt)}"))
-            for index, sample in enumerate(round_.samples[agent]):
-                out.print(styled(agent, "cyan", f" says ({index}):"))
-                out.print(sample.text, style="green")
-        for index, outcome in enumerate(round_.outcomes):
-            ended = (
-                styled("fault", "red", f" {outcome.fault}")
-                if outcome.fault
-                else Text(listed(outcome.rewards))
-            )
-            out.print(Text.assemble(f"joint action {index}: ", ended))
 
 
 def print_replay(again: "ReplayResult") -> None:

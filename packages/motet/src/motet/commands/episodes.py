@@ -1,5 +1,7 @@
-"""The command `motet episodes`: recorded episodes as a chat between named agents."""
+"""Episodes as chats between named agents, and the command `motet episodes` for recorded ones."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,9 +12,7 @@ from motet.commands.from_api import ApiCall, of_api
 from motet.safety.visible import styled, visible
 
 if TYPE_CHECKING:
-    from motet.api.recorded import RecordedEpisode
-    from motet.core import Path as TreePath
-    from motet.core import Prompt, Round
+    from motet.core import Episode, Fault, Prompt, SampleId
 
 
 @of_api("motet.api.recorded:episodes")
@@ -28,7 +28,7 @@ def episodes(
     """
     found, asked = call(), call.values
     for one in found:
-        print_recorded(one, traceback)
+        print_episode(one.episode, one.advantages, traceback=traceback)
     if not found:
         out.print(f"{asked['run']} has no such episode" + " with a fault" * asked["faults"])
     elif not asked["evaluation"] and not any(one.advantages for one in found):
@@ -39,55 +39,56 @@ def episodes(
         )
 
 
-def print_recorded(recorded: "RecordedEpisode", traceback: bool = False) -> None:
-    """Print one episode. All texts of models and environments are escaped."""
-    from motet.core import walk
+def print_episode(
+    episode: "Episode",
+    advantages: Mapping["SampleId", float] = MappingProxyType({}),
+    *,
+    traceback: bool = False,
+) -> None:
+    """Print an episode as a chat, Round by Round. All texts of models and environments are escaped.
 
-    episode, reward = recorded.episode, recorded.reward
+    `traceback`: also print the whole traceback of every fault.
+    """
+    from motet.core import SampleId, walk
+    from motet.rollout.summary import episode_stats
+
+    reward = episode_stats(episode).reward
     said = "-" if reward is None else f"{reward:.3g}"
     out.print(
         styled(f"\nepisode {episode.id}", "bold", f"   task {episode.task.id}   reward {said}")
     )
     if episode.fault is not None:
-        out.print(styled("fault", "red", f" {episode.fault}"), soft_wrap=True)
-        if traceback:
-            out.print(episode.fault.trace, soft_wrap=True)
-    if episode.root is None:
-        return
-    for path, round_ in walk(episode.root):
+        _print_fault(episode.fault, "", traceback)
+    for path, round_ in walk(episode.root) if episode.root is not None else ():
         after = f" after joint actions {', '.join(map(str, path))}" if path else ""
         out.print(styled(f"turn {round_.turn + 1}", "bold", after))
-        _print_samples(recorded, path, round_)
-        _print_outcomes(round_, traceback)
-
-
-def _print_samples(recorded: "RecordedEpisode", path: "TreePath", round_: "Round") -> None:
-    from motet.core import SampleId
-
-    for agent, prompt in round_.prompts.items():
-        for speaker, text in _spoken(prompt):
-            out.print(styled(f"{speaker} to {agent}", "dim", f": {text}"), soft_wrap=True)
-        for index, sample in enumerate(round_.samples[agent]):
-            advantage = recorded.advantages.get(
-                SampleId(recorded.episode.id, path, agent, index), None
-            )
-            earned = "" if advantage is None else f", advantage {advantage:+.3g}"
-            cut = ", cut off" if sample.stop == "length" else ""
-            head = Text(f"{visible(agent)} ({index}{earned}{cut}): ", "cyan")
-            out.print(Text.assemble(head, (visible(sample.text), "green")), soft_wrap=True)
-
-
-def _print_outcomes(round_: "Round", traceback: bool) -> None:
-    for index, outcome in enumerate(round_.outcomes):
-        if outcome.fault is not None:
-            ended = styled("fault", "red", f" {outcome.fault}")
-        else:
+        for agent, prompt in round_.prompts.items():
+            for speaker, text in _spoken(prompt):
+                out.print(styled(f"{speaker} to {agent}", "dim", f": {text}"), soft_wrap=True)
+            for index, sample in enumerate(round_.samples[agent]):
+                advantage = advantages.get(SampleId(episode.id, path, agent, index))
+                notes = [str(index)] if len(round_.samples[agent]) > 1 else []
+                notes += [] if advantage is None else [f"advantage {advantage:+.3g}"]
+                notes += ["cut off"] if sample.stop == "length" else []
+                head = (
+                    f"{visible(agent)} ({', '.join(notes)}): " if notes else f"{visible(agent)}: "
+                )
+                line = Text.assemble((head, "cyan"), (visible(sample.text), "green"))
+                out.print(line, soft_wrap=True)
+        for index, outcome in enumerate(round_.outcomes):
+            which = f"joint action {index}: " if len(round_.outcomes) > 1 else ""
+            if outcome.fault is not None:
+                _print_fault(outcome.fault, which, traceback)
+                continue
             terms = f"; {listed(outcome.terms)}" if outcome.terms else ""
             end = f"; end: {outcome.end}" if outcome.end else ""
-            ended = Text(visible(f"reward {listed(outcome.rewards)}{terms}{end}"))
-        out.print(Text.assemble(f"joint action {index}: ", ended), soft_wrap=True)
-        if traceback and outcome.fault is not None:
-            out.print(outcome.fault.trace, soft_wrap=True)
+            out.print(f"{which}reward {listed(outcome.rewards)}{terms}{end}", soft_wrap=True)
+
+
+def _print_fault(fault: "Fault", which: str, traceback: bool) -> None:
+    out.print(Text.assemble(which, styled("fault", "red", f" {fault}")), soft_wrap=True)
+    if traceback:
+        out.print(fault.trace.rstrip(), soft_wrap=True)
 
 
 def _spoken(prompt: "Prompt") -> list[tuple[str, str]]:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from motet.commands.console import print_episode, print_json, print_replay, print_tree
+from motet.commands.console import print_json, print_replay
+from motet.commands.episodes import print_episode
 from motet.commands.evaluation_tables import print_baselines, print_crossplay, print_evaluation
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, Traceback, check_picture
@@ -113,7 +114,7 @@ def play(call: ApiCall, traceback: Traceback = False) -> None:
             "the input ended before the game; expected one line for every turn of "
             f"{call.values['interactive']}"
         ) from error
-    print_episode(episode, traceback)
+    print_episode(episode, traceback=traceback)
 
 
 @of_api("motet.api.replaying:replay")
@@ -127,7 +128,7 @@ def replay(call: ApiCall) -> None:
     """
     again = call()
     if call.values["episode"] is not None:
-        print_tree(again.episodes[0])
+        print_episode(again.episodes[0])
     print_replay(again)
     if not again.same:
         raise MotetError(

@@ -40,5 +40,5 @@ def test_what_is_missing_or_not_python_is_named(tmp_path):
         code.check()
     (tmp_path / "own.py").write_text("other = 1\n")
     code.moved(f"{tmp_path}/own.py:value")
-    with pytest.raises(ConfigError, match="a copy of your own code cannot.*defines no 'value'"):
+    with pytest.raises(ConfigError, match=r"a copy of your own code cannot.*defines no 'value'"):
         code.check()
