@@ -17,7 +17,7 @@ from motet.api.setup import (
 )
 from motet.assembly.models import LocalModels
 from motet.assembly.services import endpoint_of
-from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.assembly.task_setup import TaskSetup
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Task
@@ -70,7 +70,6 @@ def sample_answers(
     settings, file = read_config(target, overrides), Path(into)
     _check_amounts(temperatures, games, tasks)
     check_free(file)
-    use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         check_gradable(setup.environment)
         _check_agents(setup, agents)
@@ -139,7 +138,6 @@ def balance_answers(
         raise ConfigError(
             f"{into} exists; expected a file that does not exist: choose another name, or delete it"
         )
-    use_threads(settings)
     asks = ("expert",) if writer == "expert" else ()
     with setup_in_scratch(settings, train=False, asks=asks) as (setup, scratch):
         check_gradable(setup.environment)

@@ -18,7 +18,7 @@ from motet.api.setup import (
 )
 from motet.assembly import bases
 from motet.assembly.models import LocalModels, assemble
-from motet.assembly.task_setup import TaskSetup, team_of, use_threads
+from motet.assembly.task_setup import TaskSetup, team_of
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
@@ -77,7 +77,6 @@ def measure_baselines(
             f"{run} is an exported team, without the untrained one that it is compared with; "
             "expected the run that it was exported from"
         )
-    use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         soloist = tuple(setup.team.agents)[-1] if single is None else single
         if soloist not in setup.team.agents:
@@ -204,7 +203,6 @@ def crossplay(
     counts = [] if tasks is None else [f"evaluation.tasks={tasks}"]
     configs = [read_config(run, [*overrides, *counts], **objects) for run in runs]
     _refuse_strangers(runs, configs)
-    use_threads(configs[0])
     with setup_in_scratch(configs[0], train=False) as (setup, scratch):
         teams = [team_of(config, setup.environment) for config in configs]
         policies: dict[str, Any] = {}

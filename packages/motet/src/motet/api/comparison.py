@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from motet.api.code_record import hashes_of
 from motet.api.loaded import LoadedRun, load_run
+from motet.api.setup import run_folder
 from motet.api.summary import read_summary
 from motet.errors import ConfigError
 from motet.evaluation.over_seeds import (
@@ -115,11 +116,7 @@ def refuse_others(runs: Sequence[str | Path], command: str) -> None:
     if len(runs) < 2:
         raise ConfigError(f"{command} got {len(runs)} run folders, expected at least two")
     for run in runs:
-        if not RunFolder(Path(run)).config.is_file():
-            raise ConfigError(
-                f"{run} is not a run folder: expected a folder with a config.yaml, such as "
-                "runs/quickstart"
-            )
+        run_folder(run)
 
 
 class LoadedRuns:

@@ -18,7 +18,7 @@ from motet.api.setup import (
     tag_of,
 )
 from motet.assembly.services import verifier_of
-from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.assembly.task_setup import TaskSetup
 from motet.clients.reward_server import Needed
 from motet.config.schema import RunConfig
 from motet.config.sections import VerifierConfig
@@ -95,7 +95,6 @@ def evaluate(
     ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
     settings = _settings(target, overrides, samples, ks, objects, one=greedy or team == "reference")
     control = _control(shuffle_turn, blank_turn, team, len(settings.rollout.samples))
-    use_threads(settings)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         opened = None if verifier is None else run_loop(_open_verifier(verifier, setup))
         evaluation, real = run_loop(

@@ -14,12 +14,13 @@ from motet.api.setup import (
     models_of,
     read_config,
     recorded_config,
+    run_folder,
     run_of,
     setup_in_scratch,
 )
 from motet.api.summary import RunSummary, read_summary
 from motet.assembly.models import LocalModels
-from motet.assembly.task_setup import TaskSetup, use_threads
+from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RecordedConfig, RunConfig
 from motet.core import Episode, Fault, Prompt, Sampler, SampleRequest, Task
 from motet.core.seeding import derive
@@ -48,9 +49,7 @@ def load_run(path: str | Path) -> "LoadedRun":
 
     Raises: ConfigError if the folder is not that of a run.
     """
-    if run_of(path) is None or not RunFolder(Path(path)).config.is_file():
-        raise ConfigError(f"{path} has no config.yaml; expected the folder of a run")
-    return LoadedRun(Path(path))
+    return LoadedRun(run_folder(path).path)
 
 
 def load_team(
@@ -223,7 +222,6 @@ class LoadedTeam:
         """`run`: the folder of its weights. None: it is the team that the config starts with."""
         self._run, self._show = run, show
         self._asked = 0
-        use_threads(settings)
         with ExitStack() as stack:
             self._setup: TaskSetup
             opened = setup_in_scratch(settings, train=False)

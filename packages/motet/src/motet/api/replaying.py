@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Unpack
 
 from motet.api.objects import Objects
-from motet.api.setup import Show, changed_since, read_config, setup_in_scratch
+from motet.api.setup import Show, changed_since, read_config, run_folder, setup_in_scratch
 from motet.assembly import bases
 from motet.assembly.components import components_of
 from motet.assembly.models import assemble
-from motet.assembly.task_setup import steps_of, use_threads
+from motet.assembly.task_setup import steps_of
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.trainer.progress import Progress
@@ -47,13 +47,10 @@ def replay(
 
     Raises: ConfigError; MotetError if the step itself raised it.
     """
-    folder = RunFolder(Path(run))
-    if not folder.config.is_file():
-        raise ConfigError(f"{run} has no config.yaml; expected the folder of a run")
+    folder = run_folder(run)
     if episode is not None:
         step = _step_of(episode, step, recorded)
     settings = read_config(folder.path, **objects)
-    use_threads(settings)
     with (
         setup_in_scratch(settings, train=True) as (setup, scratch),
         Progress(show) as progress,

@@ -11,11 +11,12 @@ from motet.api.code_record import changed_code
 from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
 from motet.assembly.models import LocalModels, assemble
-from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of
+from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_threads
 from motet.assembly.trained import steps_behind, trained_folders
 from motet.config.load import load_recorded, load_target, make_config
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RecordedConfig, RunConfig, RunKeys
+from motet.errors import ConfigError
 from motet.models.loading import shortened_context
 from motet.trainer.progress import Progress
 from motet.trainer.run_folder import RunFolder
@@ -36,15 +37,12 @@ def read_config(
     Raises: ConfigError with one line per problem.
     """
     replaced = sections_of(objects)
-    if isinstance(config, RunConfig):
-        if not overrides and not replaced:
-            return config
-        return make_config(config.model_dump(mode="json"), overrides, replaced=replaced)
-    if isinstance(config, RunKeys):
-        return make_config(config.model_dump(mode="json"), overrides, replaced=replaced)
-    if isinstance(config, Mapping):
-        return make_config(config, overrides, replaced=replaced)
-    return load_target(config, overrides, replaced)
+    if isinstance(config, RunConfig) and not overrides and not replaced:
+        return config
+    plain = config.model_dump(mode="json") if isinstance(config, RunKeys) else config
+    if isinstance(plain, Mapping):
+        return make_config(plain, overrides, replaced=replaced)
+    return load_target(plain, overrides, replaced)
 
 
 def recorded_config(
@@ -58,11 +56,20 @@ def recorded_config(
 
 
 def run_of(target: ConfigLike) -> Path | None:
-    return (
-        Path(target)
-        if isinstance(target, str | Path) and look_at(Path(target)) == "folder"
-        else None
-    )
+    """Return the folder that a target names. None if it is a config."""
+    is_folder = isinstance(target, str | Path) and look_at(Path(target)) == "folder"
+    return Path(str(target)) if is_folder else None
+
+
+def run_folder(path: str | Path) -> RunFolder:
+    """Return the folder of a run. Raises: ConfigError if it is none."""
+    folder = RunFolder(Path(path))
+    if run_of(path) is None or not folder.config.is_file():
+        raise ConfigError(
+            f"{path} is not a run folder, because it has no config.yaml; expected the folder of a "
+            "run, such as runs/quickstart"
+        )
+    return folder
 
 
 @contextmanager
@@ -73,7 +80,11 @@ def setup_in_scratch(
     asks: Collection[str] = (),
     reads_tasks: bool = True,
 ) -> Iterator[tuple[TaskSetup, Path]]:
-    """Open the task setup and a temporary folder. For the rest see `open_task_setup`."""
+    """Open the task setup and a temporary folder, with the threads of the config.
+
+    For the rest see `open_task_setup`.
+    """
+    use_threads(settings)
     with (
         open_task_setup(settings, train=train, asks=asks, reads_tasks=reads_tasks) as setup,
         temporary.folder("motet-") as scratch,

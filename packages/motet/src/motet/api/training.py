@@ -319,7 +319,6 @@ def warmup(
         raise ConfigError(
             "the config has no warmup section; expected one, such as warmup: {steps: 300}"
         )
-    use_threads(settings)
     with setup_in_scratch(settings, train=True) as (setup, scratch):
         raw = run_loop(bases.raw(setup, scratch, None))
         folder = Path(into) if into is not None else Path("runs") / f"{settings.name}-warmup"

@@ -1,9 +1,8 @@
 """The command `motet compare`: runs side by side, and their statistics over seeds."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,13 +14,6 @@ from motet.errors import ConfigError
 if TYPE_CHECKING:
     from motet.api.comparison import ComparedRun
     from motet.evaluation.over_seeds import OverSeeds
-
-
-class BandChoice(StrEnum):
-    """What the band of a plot shows."""
-
-    interval = "interval"
-    std = "std"
 
 
 AsCsv = Annotated[
@@ -43,7 +35,7 @@ Metric = Annotated[
     ),
 ]
 BandOption = Annotated[
-    BandChoice | None,
+    Literal["interval", "std"] | None,
     typer.Option(
         help="With --plot: interval (95 % interval of the mean, the default), or std.",
         show_default=False,
@@ -76,7 +68,7 @@ def compare(
 
         loaded = runs(call.values["runs"])
     if plot is not None:
-        loaded.plot(plot, metric, (band or BandChoice.interval).value)
+        loaded.plot(plot, metric, band or "interval")
     if as_json:
         print_json(rows)
     elif as_csv or as_latex:

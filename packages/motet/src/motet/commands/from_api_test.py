@@ -35,6 +35,11 @@ def test_what_is_read_is_the_signature(reference):
     }
 
 
+def test_only_what_a_command_line_cannot_give_is_left_out():
+    every = [one for reference in FUNCTIONS for one in parameters_of(reference)]
+    assert {one.name for one in every if one.typed_as() is None} == {"callbacks", "report", "show"}
+
+
 def test_every_argument_and_option_has_a_help():
     commands = {"": typer.main.get_command(app)}
     found = []

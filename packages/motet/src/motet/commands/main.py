@@ -17,7 +17,7 @@ import typer
 
 from motet import __version__
 from motet.commands.compare import compare, print_comparison
-from motet.commands.console import out, print_cost, print_finished, print_warnings
+from motet.commands.console import out, print_cost, print_finished, print_json, print_warnings
 from motet.commands.episodes import episodes
 from motet.commands.evaluation import crossplay, evaluate, play, replay
 from motet.commands.exit_codes import (
@@ -26,10 +26,9 @@ from motet.commands.exit_codes import (
     resume_hint,
     traceback_shown,
 )
-from motet.commands.export import export
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.machine import doctor, plan, print_expected
-from motet.commands.options import ConfigArgument, Overrides, parts_of
+from motet.commands.options import AsJson, ConfigArgument, Overrides, parts_of
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing
 
@@ -167,8 +166,30 @@ def warmup(call: ApiCall) -> None:
     )
 
 
-for command in (evaluate, play, compare, episodes, replay, crossplay, export, plan, doctor):
+for command in (evaluate, play, compare, episodes, replay, crossplay, plan, doctor):
     app.command()(command)
+
+
+@app.command()
+@of_api("motet.api.exporting:export")
+def export(call: ApiCall, as_json: AsJson = False) -> None:
+    """Write a trained team as one folder for transformers, PEFT, vLLM and Motet, with a model card.
+
+    Example: motet export runs/quickstart --into teams/quickstart
+    """
+    found = call()
+    if as_json:
+        print_json(found)
+        return
+    for policy, folder in found.policies.items():
+        out.print(f"{policy} is {folder or 'its base model, unchanged'}", soft_wrap=True)
+    for line in (*found.copied, *found.left_out):
+        out.print(line, soft_wrap=True)
+    card = f"{found.folder}/README.md"
+    out.print(f"the model card is {card}: read it before you share the folder", soft_wrap=True)
+    if found.url is not None:
+        out.print(f"pushed to {found.url}", soft_wrap=True)
+    out.print(f"play it with: motet play {found.folder}", soft_wrap=True)
 
 
 @app.command()
