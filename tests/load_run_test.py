@@ -1,5 +1,6 @@
 """A run folder as Python objects."""
 
+import json
 from types import GeneratorType
 
 import pytest
@@ -27,6 +28,21 @@ def test_metrics_summary_and_config(folder):
     assert len(run.warmup) == 0
     assert run.summary.steps == 2
     assert run.config.team["a"].policy == ("p",)
+
+
+def test_a_summary_of_an_earlier_version_is_read(folder):
+    path = folder / "full" / "summary.json"
+    written = json.loads(path.read_text())
+    for key in ("warnings", "alarms", "highlights", "machine"):
+        del written[key]
+    for key in ("duplicates", "truncated", "by_turn"):
+        del written["heldout"]["after"][key]
+    path.write_text(json.dumps(written))
+    summary = motet.load_run(folder / "full").summary
+    assert list(summary.warnings) == [] and dict(summary.machine) == {}
+    after = summary.heldout["after"]
+    assert (after.duplicates, list(after.by_turn)) == (None, [])
+    assert after.reward == written["heldout"]["after"]["reward"]
 
 
 def test_the_losses_of_the_warm_up(tmp_path):

@@ -43,6 +43,10 @@ def test_a_file_gives_the_record_again():
     assert from_json(Outer, TEXT, Path("x.json")) == FULL
 
 
+def test_a_field_that_an_earlier_version_did_not_write_is_null_or_empty():
+    assert from_json(Outer, b'{"name": "x"}', Path("x.json")) == Outer("x", None, [], {})
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -67,8 +67,8 @@ def check_verifier(
     is one."""
     if asks and verifier is None:
         raise ConfigError(
-            f"{said}, but the config has no verifier: add a section\nverifier: {{base_url: "
-            "http://localhost:8000}"
+            f"{said}, but the config has no verifier: add verifier.folder=FOLDER, or "
+            "verifier.base_url=http://localhost:8000 of one that `motet verifier serve` serves"
         )
     if verifier is not None and not asks:
         raise ConfigError(
