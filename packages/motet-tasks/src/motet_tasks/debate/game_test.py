@@ -201,8 +201,8 @@ def test_a_verifier_that_is_away_is_a_fault_and_no_zero():
 def test_a_verifier_that_is_missing_or_not_asked_is_refused():
     with pytest.raises(
         ConfigError,
-        match="score is verifier and show_scores is none, but the config has no verifier: add "
-        "verifier.folder=FOLDER",
+        match=r"score is verifier and show_scores is none, but the config has no verifier: add "
+        r"verifier\.folder=FOLDER",
     ):
         debate(score="verifier")
     with pytest.raises(ConfigError, match="the config has no verifier"):

@@ -287,9 +287,7 @@ def test_a_verifier_pays_for_answers_and_gold_answers_still_say_who_is_right():
 
 
 def test_a_verifier_is_asked_where_it_is_there_and_there_where_it_is_asked():
-    with pytest.raises(
-        ConfigError, match="score is verifier, but the config has no verifier: add verifier.folder"
-    ):
+    with pytest.raises(ConfigError, match="score is verifier, but the config has no verifier: add"):
         made(score="verifier")
     with pytest.raises(ConfigError, match="so the verifier is never used"):
         TinyDebate(TinyDebate.Options(), verifier=Likes())
