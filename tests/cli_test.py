@@ -53,7 +53,7 @@ class Same(motet.Environment):
         said = [reply.text for reply in replies.values()]
         same = float(said[0][:1] == said[1][:1])
         return motet.Transition(turn + 1, dict.fromkeys(self.agents, same), done=turn == 1, \
-terms={"success": same})
+success=same)
 
 
 class Taught(Same):

@@ -87,9 +87,12 @@ class Lottery(motet.Environment[Talk]):
         reward = (
             self.options.jackpot if turn == 1 and self.options.jackpot is not None else luck(after)
         )
-        terms = {"success": float(luck(after) >= 0.5), "length": float(sum(map(len, after.said)))}
         return motet.Transition(
-            after, dict.fromkeys(self.agents, reward), turn == self.options.turns, terms
+            after,
+            dict.fromkeys(self.agents, reward),
+            turn == self.options.turns,
+            success=luck(after) >= 0.5,
+            metrics={"length": sum(map(len, after.said))},
         )
 
 
@@ -147,9 +150,14 @@ class Scripted(motet.Environment[int]):
 
     async def step(self, turn: int, replies: object, seed: int) -> motet.Transition:
         right = {agent: told[turn] for agent, told in SCRIPT.items()}
-        terms = {f"right/{agent}": value for agent, value in right.items()}
-        terms |= {"majority": 1.0, "success": sum(right.values()) / 3}
-        return motet.Transition(turn + 1, right, turn == 1, terms)
+        return motet.Transition(
+            turn + 1,
+            right,
+            turn == 1,
+            success=sum(right.values()) / 3,
+            right=right,
+            majority_right=True,
+        )
 
 
 def broken_reward(task: motet.Task, texts: Mapping[str, str]) -> float:

@@ -88,7 +88,7 @@ async def relayed(task: motet.Task, agents: Any) -> Mapping[str, Any]:
     """A free-form program: `b` gets the question only as `a` rephrased it."""
     heard = await agents.a.ask(task.fields["question"])
     answer = await agents.b.ask(f"{heard.text}?")
-    return {"rewards": len(answer.text) / 3, "terms": {"success": float(answer.text.isascii())}}
+    return {"rewards": len(answer.text) / 3, "success": answer.text.isascii()}
 
 
 def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):

@@ -136,7 +136,7 @@ def test_an_environment_that_cannot_be_asked_is_refused_with_what_it_lacks(envir
 async def shopping(task, agents):
     item = await agents.a.ask(f"Buy {task.fields['wish']}")
     price = await agents.b.ask(f"What does {item.text} cost?")
-    return {"rewards": float(price.text == task.fields["price"]), "terms": {}}
+    return {"rewards": float(price.text == task.fields["price"])}
 
 
 class Shop(FreeForm):

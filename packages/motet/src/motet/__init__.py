@@ -63,11 +63,11 @@ if TYPE_CHECKING:
     from motet.core import Prompt as Prompt
     from motet.core import Reply as Reply
     from motet.core import Round as Round
+    from motet.core import Score as Score
     from motet.core import Task as Task
     from motet.core import Transition as Transition
     from motet.credit.own import CreditStep as CreditStep
     from motet.environments.check import check_environment as check_environment
-    from motet.environments.reward import Score as Score
     from motet.evaluation.baselines import BaselineTable as BaselineTable
     from motet.evaluation.crossplay import CrossplayResult as CrossplayResult
     from motet.evaluation.evaluate import EvaluationResult as EvaluationResult
@@ -87,10 +87,9 @@ _LATER = {
     " load_team measure_baselines play read_config replay runs team_config train train_team warmup"
     " write_config",
     "motet.core": "Completion Demonstration Environment Episode Fault Grade Message Outcome"
-    " Prompt Reply Round Task Transition",
+    " Prompt Reply Round Score Task Transition",
     "motet.credit.own": "CreditStep",
     "motet.environments.check": "check_environment",
-    "motet.environments.reward": "Score",
     "motet.evaluation.baselines": "BaselineTable",
     "motet.evaluation.crossplay": "CrossplayResult",
     "motet.evaluation.evaluate": "EvaluationResult",

@@ -26,7 +26,7 @@ async def trial_game(setup: TaskSetup) -> int | Fault | None:
         return None
 
     def says_enough(turn: int, moved: Transition) -> bool:
-        return turn <= len(plan.samples) and "success" in moved.terms
+        return turn <= len(plan.samples) and moved.success is not None
 
     return await _play(setup, MOST_TURNS + 1, [], says_enough)
 

@@ -13,14 +13,13 @@ This package does not import torch: environments and records handle strings and 
 episodes.py      tasks, messages, completions, and the trees that episodes are
 row_values.py    the values of rows and tasks, and their way to JSON and back
 environment.py   the base class of environments
+terms.py         what is said about a joint action besides its rewards, and its recorded names
 requests.py      requests to the models, and the protocols Sampler, Scorer and Publisher
 training.py      the team, scores, and the samples to train on
 """
 
-from motet.core.environment import Drawing, Environment, State, Transition
+from motet.core.environment import Drawing, Environment, Score, State, Transition
 from motet.core.episodes import (
-    PERSONAL,
-    RIGHT,
     Boundary,
     Chat,
     Completion,
@@ -61,8 +60,6 @@ from motet.core.training import (
 )
 
 __all__ = [
-    "PERSONAL",
-    "RIGHT",
     "Boundary",
     "Chat",
     "Completion",
@@ -86,6 +83,7 @@ __all__ = [
     "SampleRequest",
     "Sampled",
     "Sampler",
+    "Score",
     "ScoreRequest",
     "Scorer",
     "Scores",

@@ -29,7 +29,7 @@ class Plain(Environment):
         return {"a": [SYSTEM, ASKED]}
 
     def step(self, state, replies, seed):
-        return Transition(state + 1, {"a": 1.0}, True, {"success": 1.0})
+        return Transition(state + 1, {"a": 1.0}, True, success=1.0)
 
     def question(self, task):
         return [ASKED]
@@ -78,7 +78,7 @@ def test_an_environment_may_return_dicts_everywhere_and_needs_no_async():
         state = await environment.start(task, 0)
         return await environment.step(state, {"a": Reply("Hi")}, 0)
 
-    assert asyncio.run(play()) == Transition(1, {"a": 1.0}, True, {"success": 1.0})
+    assert asyncio.run(play()) == Transition(1, {"a": 1.0}, True, success=1.0)
 
 
 def test_a_withdrawn_method_stays_withdrawn():

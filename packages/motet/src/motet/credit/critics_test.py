@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from motet.algorithms import resolve
 from motet.core import (
-    PERSONAL,
-    RIGHT,
     Completion,
     CreditState,
     Episode,
@@ -25,6 +23,7 @@ from motet.core import (
     ValueId,
     walk,
 )
+from motet.core.terms import BONUS, RIGHT
 from motet.credit.assign import Credit, assign_credit
 from motet.credit.critics import explained_variance
 from motet.settings import Algorithm
@@ -370,12 +369,12 @@ def right(a: float, b: float, **terms: float) -> dict[str, float]:
 def two_debates(penalty: float = 0.0) -> list[Episode]:
     """Two debates: in the first, a adopts b's answer; in the second, no answer changes.
 
-    `penalty` is a's personal term in the second turn of the first debate.
+    `penalty` is a's bonus in the second turn of the first debate.
     """
-    personal = {PERSONAL + "a": penalty}
+    bonus = {BONUS + "a": penalty}
     return [
         path(
-            [Turn((0.0, 1.0), terms=right(0, 1)), Turn((1.0, 1.0), terms=right(1, 1, **personal))],
+            [Turn((0.0, 1.0), terms=right(0, 1)), Turn((1.0, 1.0), terms=right(1, 1, **bonus))],
             "e",
         ),
         path([Turn((0.2, 1.0), terms=right(0, 1)), Turn((0.0, 1.0), terms=right(0, 1))], "f"),

@@ -7,12 +7,10 @@ completion with a tagged section for every agent instead of one completion each.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from motet.core import (
-    PERSONAL,
-    RIGHT,
     Demonstration,
     Drawing,
     Environment,
@@ -103,15 +101,14 @@ class Centralized(Wrapper[CentralizedState]):
         acting = self.environment.observe(state.inner)
         parts = {agent: Reply(self.section(joint.text, agent), joint.stop) for agent in acting}
         moved = await self.environment.step(state.inner, parts, seed)
-        personal = (value for name, value in moved.terms.items() if name.startswith(PERSONAL))
-        total = sum(moved.rewards.values()) + sum(personal)
-        terms = {
-            name: value
-            for name, value in moved.terms.items()
-            if not name.startswith((PERSONAL, RIGHT))
-        }
-        rewards = {self.agents[0]: total / len(moved.rewards)}
-        return Transition(CentralizedState(moved.state), rewards, moved.done, terms)
+        total = sum(moved.rewards.values()) + sum(moved.bonus.values())
+        return replace(
+            moved,
+            state=CentralizedState(moved.state),
+            rewards={self.agents[0]: total / len(moved.rewards)},
+            right={},
+            bonus={},
+        )
 
     def prompt(self, prompts: Mapping[str, Prompt]) -> Prompt:
         """Return the joint prompt of the agents that act."""

@@ -39,8 +39,9 @@ class TwoTurns(Environment):
     async def step(self, state, replies, seed):
         self.seen = {agent: reply.text for agent, reply in replies.items()}
         rewards = {agent: float(len(self.seen.get(agent, ""))) for agent in self.agents}
-        terms = {"success": 1.0, "right/a": 1.0, "right/b": 0.0, "personal/a": -1.0}
-        return Transition(state + 1, rewards, state == 1, terms)
+        right, bonus = {"a": True, "b": False}, {"a": -1.0}
+        done = state == 1
+        return Transition(state + 1, rewards, done, success=True, right=right, bonus=bonus)
 
     async def grade(self, task, text):
         raise AssertionError

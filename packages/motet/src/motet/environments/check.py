@@ -2,7 +2,6 @@
 
 import copy
 import json
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,9 +85,7 @@ async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
             await exam.play(task, _always(text), f"where every agent replies with {what}")
         if environment.provides(Environment.solve):
             last = await exam.play(task, exam.solution, "with the replies of solve()")
-            exam.require(
-                Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}"
-            )
+            exam.require(Rule.SOLVED, last.success == 1.0, f"{last.terms} for task {task.id}")
         exam.demonstrations(task)
         exam.conventions(task)
         exam.answers(task)
@@ -318,14 +315,15 @@ class _Exam:
         self.require(
             Rule.TRANSITION, isinstance(transition, Transition), f"{transition!r} at {how}"
         )
-        complete = set(transition.rewards) == set(self.environment.agents) and isinstance(
-            transition.done, bool
-        )
-        finite = all(map(math.isfinite, [*transition.rewards.values(), *transition.terms.values()]))
-        self.require(Rule.TRANSITION, complete and finite, f"{transition} at {how}")
-        if transition.done:
-            sound = "success" in transition.terms and 0.0 <= transition.terms["success"] <= 1.0
-            self.require(Rule.SUCCESS, sound, f"terms {dict(transition.terms)} at {how}")
+        self.require(Rule.TRANSITION, isinstance(transition.done, bool), f"{transition} at {how}")
+        success = transition.success
+        if transition.done or success is not None:
+            sound = success is not None and 0.0 <= success <= 1.0
+            self.require(Rule.SUCCESS, sound, f"success {success} at {how}")
+        try:
+            transition.checked(self.environment.agents)
+        except (EnvironmentFault, TypeError, ValueError) as error:
+            self.require(Rule.TRANSITION, False, f"{error} at {how}: {transition}")
         return transition
 
     def solution(self, state: Any, acting: Sequence[str]) -> Mapping[str, Reply]:

@@ -22,7 +22,7 @@ class Bare(Environment):
         return dict.fromkeys(self.agents, "?")
 
     async def step(self, state, replies, seed):
-        return Transition(state, dict.fromkeys(self.agents, 0.0), True, {"success": 1.0})
+        return Transition(state, dict.fromkeys(self.agents, 0.0), True, success=1.0)
 
 
 class Full(Bare):

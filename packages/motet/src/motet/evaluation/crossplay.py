@@ -65,7 +65,7 @@ def _success(evaluation: Evaluation, pair: str) -> float:
     summary = evaluation.summary
     if summary.success is None:
         raise MotetError(
-            f"{pair}: none of {summary.episodes} episodes ended with the term success "
+            f"{pair}: none of {summary.episodes} episodes ended with a success "
             f"({summary.faults} faults); expected it, because cross-play compares it"
         )
     return summary.success

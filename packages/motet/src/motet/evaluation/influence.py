@@ -1,8 +1,8 @@
 """Statistics of a debate: which agents are right at each turn, and how answers change.
 
-They are computed from the terms `right/AGENT` and `majority` of valid outcomes; faults are left
-out. Within a task, the moves of a turn have the weights of `summary`. At every turn, all tasks that
-reached it count equally. So if every game plays on, these equations hold exactly:
+They are computed from `right` and `majority_right` of valid outcomes; faults are left out. Within
+a task, the moves of a turn have the weights of `summary`. At every turn, all tasks that reached it
+count equally. So if every game plays on, these equations hold exactly:
 
     right at this turn = kept_right + declined        right at the next = kept_right + improved
 
@@ -14,11 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from motet.core import RIGHT, Episode, Outcome
+from motet.core import Episode, Outcome
 from motet.rollout.summary import Move, moves
-
-MAJORITY = "majority"
-"""The term that is 1 if the majority vote of the agents is right at this turn, else 0."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +161,10 @@ def _says_right(move: Move) -> bool:
 
 def _right(outcome: Outcome | None) -> dict[str, bool]:
     """Return agent -> whether it was right. Empty unless this is reported for every agent."""
-    if outcome is None or any(RIGHT + agent not in outcome.terms for agent in outcome.rewards):
+    right = {} if outcome is None else outcome.right
+    if outcome is None or any(agent not in right for agent in outcome.rewards):
         return {}
-    return {agent: outcome.terms[RIGHT + agent] == 1.0 for agent in outcome.rewards}
+    return {agent: right[agent] == 1.0 for agent in outcome.rewards}
 
 
 # ------------------------------------------------------------------------------------------ figures
@@ -175,9 +173,9 @@ def _right(outcome: Outcome | None) -> dict[str, bool]:
 def _last_step(answers: Sequence[_Answers], agents: Sequence[str]) -> Standing:
     outcomes = [(one.weight, one.outcome) for one in answers]
     votes = [
-        (weight, outcome.terms[MAJORITY])
+        (weight, majority_right)
         for weight, outcome in outcomes
-        if MAJORITY in outcome.terms
+        if (majority_right := outcome.majority_right) is not None
     ]
     right = {
         agent: _mean((one.weight, float(one.now[agent])) for one in answers) for agent in agents

@@ -52,7 +52,7 @@ class Table(Environment[Board]):
         rewards = {
             agent: 10.0 if agent == self.agents[0] else float(len(texts)) for agent in self.agents
         }
-        return Transition(after, rewards, len(after.played) == self.turns, {"success": 1.0})
+        return Transition(after, rewards, len(after.played) == self.turns, success=1.0)
 
     async def close(self, state):
         self.closed.append(state)

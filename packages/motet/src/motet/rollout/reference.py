@@ -67,13 +67,13 @@ async def _round(
     solutions = at_once(limit, "solve", lambda: environment.solve(state, derive(seed, turn)))
     texts = {agent: solutions[agent] for agent in prompts}
     replies, key = {agent: Reply(text) for agent, text in texts.items()}, derive(seed, turn, "step")
-    transition = await within(limit, "step", lambda: environment.step(state, replies, key))
+    stepped = await within(limit, "step", lambda: environment.step(state, replies, key))
+    transition = stepped.checked(environment.agents)
     over = transition.done or turn + 1 == len(plan.samples)
     following = None if over else await _round(environment, transition.state, turn + 1, plan, seed)
     end: End | None = None if following else "done" if transition.done else "limit"
-    outcome = Outcome(
-        dict.fromkeys(prompts, 0), dict(transition.rewards), dict(transition.terms), following, end
-    )
+    picks = dict.fromkeys(prompts, 0)
+    outcome = Outcome(picks, transition.rewards, transition.terms, following, end)
     samples = {agent: (Completion(REFERENCE, text, "stop"),) for agent, text in texts.items()}
     return Round(turn, prompts, dict.fromkeys(prompts, ()), samples, (outcome,))
 
