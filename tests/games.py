@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,13 +180,13 @@ class Fatal(Coded):
         super().__init__(options)
         self._metrics, self._lines = metrics, lines
 
-    def provides(self, method: Callable[..., Any]) -> bool:
-        self._perhaps_die()
-        return super().provides(method)
-
     def demonstrate(self, task: motet.Task, seed: int) -> motet.Demonstration:
         self._perhaps_die()
         return super().demonstrate(task, seed)
+
+    def convention(self, task: motet.Task, agent: str, text: str) -> str:
+        self._perhaps_die()
+        return super().convention(task, agent, text)
 
     async def start(self, task: motet.Task, seed: int) -> Talk:
         self._perhaps_die()

@@ -1,15 +1,15 @@
 """The base class of all multi-agent environments."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
 from typing import Any, ClassVar, Generic, TypeVar
 
 from motet.core.accepted import accept
-from motet.core.episodes import Demonstration, Grade, Prompt, Reply, Task
+from motet.core.episodes import Prompt, Reply, Task
 from motet.core.terms import check_metrics, check_terms, recorded_terms
-from motet.errors import EnvironmentFault, NotProvided
+from motet.errors import EnvironmentFault
 from motet.settings import Settings
 
 State = TypeVar("State")
@@ -150,8 +150,7 @@ class Environment(ABC, Generic[State]):
     It defines the roles, the prompts, the turns and the rewards.
 
     A subclass sets `agents` and defines `start`, `observe` and `step`. Everything else is optional.
-    `environment.provides(Environment.solve)` says whether an environment defines an optional
-    method.
+    `core.abilities` has the optional methods, such as `solve`: a subclass just defines them.
 
     With `branches = True` a State is an immutable value, so a rollout branches by calling `step`
     twice from the same state. Errors are raised as `EnvironmentFault`, `RewardFault` or
@@ -181,7 +180,7 @@ class Environment(ABC, Generic[State]):
     def __init_subclass__(cls, **named: Any) -> None:
         """Accept prompts as in OpenAI's API, and plain functions where Motet awaits."""
         super().__init_subclass__(**named)
-        accept(cls, Environment)
+        accept(cls)
 
     @abstractmethod
     async def start(self, task: Task, seed: int) -> State:
@@ -202,80 +201,3 @@ class Environment(ABC, Generic[State]):
 
     async def close(self, state: State) -> None:
         """Release resources. Called once with each start state, also after a fault."""
-
-    # Optional methods. A method that is not overridden is not provided.
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        """Return the environment's own problems of `split` ("train" or "eval")."""
-        raise self._not_provided("tasks")
-
-    def task(self, row: Mapping[str, Any]) -> Task | Sequence[Task]:
-        """Return a dataset row as a task, or as any number of tasks.
-
-        The same row must give the same result again.
-        """
-        raise self._not_provided("task")
-
-    def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """Return one correct completion, for the warm-up."""
-        raise self._not_provided("demonstrate")
-
-    def solve(self, state: State, seed: int) -> Mapping[str, str]:
-        """Return a correct completion for every agent that acts now.
-
-        For the warm-up and for a reference team.
-        """
-        raise self._not_provided("solve")
-
-    def convention(self, task: Task, agent: str, text: str) -> str:
-        """Return a diagnostic label of a completion."""
-        raise self._not_provided("convention")
-
-    def alone(self) -> "Environment[Any]":
-        """Return the single-agent version of the environment, on the same tasks."""
-        raise self._not_provided("alone")
-
-    def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
-        """Return one answer from the agents' last texts, for a vote. None: there is no answer."""
-        raise self._not_provided("answer")
-
-    def drawing(self, task: Task, texts: Mapping[str, str]) -> Drawing:
-        """Return the target and what the agents' last texts make of it. The run folder has it as a
-        picture."""
-        raise self._not_provided("drawing")
-
-    def question(self, task: Task) -> Prompt:
-        """Return the prompt that a verifier reads before a completion that it judges."""
-        raise self._not_provided("question")
-
-    async def grade(self, task: Task, text: str) -> Grade:
-        """Return the answer in a completion, and whether it is correct by the gold answer."""
-        raise self._not_provided("grade")
-
-    def chat_task(self, text: str) -> Task:
-        """Return a person's text as a task, for `motet chat` and `motet serve`.
-
-        The task has no gold answer and no tests. The last turn of such an episode is not stepped,
-        so only `start`, `observe` and the steps before must work without them. Raises: ConfigError
-        that says which texts the environment reads.
-        """
-        raise self._not_provided("chat_task")
-
-    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
-        """Return the team's answer to a task of `chat_task`, from the agents' last texts."""
-        raise self._not_provided("chat_answer")
-
-    def provides(self, method: Callable[..., Any]) -> bool:
-        """Return whether an optional method is overridden: `provides(Environment.solve)`.
-
-        A subclass withdraws an inherited method with `solve = Environment.solve`.
-        """
-        name = method.__name__
-        found = next(vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind))
-        return found is not vars(Environment)[name]
-
-    def _not_provided(self, name: str) -> NotProvided:
-        return NotProvided(
-            f"{type(self).__name__} does not define {name}: define it, or call it only if "
-            f"provides(Environment.{name}) is true"
-        )

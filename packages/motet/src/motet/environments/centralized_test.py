@@ -7,8 +7,11 @@ from motet.core import (
     Chat,
     Demonstration,
     Environment,
+    Grades,
     Message,
+    PlaysAlone,
     Reply,
+    Solves,
     Task,
     Transition,
 )
@@ -140,10 +143,10 @@ def test_bad_tags_are_refused(tags, message):
 
 def test_it_provides_what_the_game_provides_except_what_is_about_one_agent():
     environment = Centralized(TwoTurns())
-    assert not environment.provides(Environment.alone)
-    assert not environment.provides(Environment.grade)
-    assert not environment.provides(Environment.solve)
-    assert Centralized(Relay(Relay.Options())).provides(Environment.solve)
+    assert not isinstance(environment, PlaysAlone)
+    assert not isinstance(environment, Grades)
+    assert not isinstance(environment, Solves)
+    assert isinstance(Centralized(Relay(Relay.Options())), Solves)
     assert not environment.says_right
 
 

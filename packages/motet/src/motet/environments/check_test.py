@@ -361,7 +361,7 @@ def test_the_game_of_one_agent_is_put_to_the_same_test():
 def test_what_does_not_branch_need_not_be_a_value():
     class Once(Writing):
         branches = False
-        solve = Environment.solve
+        solve = None
 
         async def step(self, state, replies, seed):
             state.append(1)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from motet.core import Environment, Reply, Task
+from motet.core import OwnsTasks, Reply, Task
 from motet.environments.check import check_environment
 from motet.environments.functions import REVISE, FunctionTeam
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
@@ -48,7 +48,7 @@ def played(environment, *turns, row=None):
 def test_it_keeps_the_rules_of_environments():
     environment = made(turns=2, reward=lambda row, texts: {"writer": 0.5, "critic": 1.0})
     check_environment(environment, [Task("t", {"topic": "sea"})])
-    assert not environment.provides(Environment.tasks)
+    assert not isinstance(environment, OwnsTasks)
 
 
 def test_one_turn_asks_every_agent_and_pays_all():

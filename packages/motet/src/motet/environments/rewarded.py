@@ -33,7 +33,7 @@ class Rewarded(Wrapper[RewardedState]):
 
     def alone(self) -> "Rewarded":
         # the single agent gets the same reward as the team, so that both are comparable
-        return Rewarded(self.environment.alone(), self.reward)
+        return Rewarded(super().alone(), self.reward)
 
     async def start(self, task: Task, seed: int) -> RewardedState:
         return RewardedState(task, await self.environment.start(task, seed), {})

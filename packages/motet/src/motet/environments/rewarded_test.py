@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from motet.core import Environment, Reply, Score, Task, Transition
+from motet.core import Environment, PlaysAlone, ReadsRows, Reply, Score, Task, Transition
 from motet.environments.check import check_environment
 from motet.environments.debate_tiny import TinyDebate
 from motet.environments.relay import Relay
@@ -129,13 +129,13 @@ def test_one_agent_alone_is_judged_by_the_same_reward():
         "a": 3.0,
         "b": 3.0,
     }
-    assert not Rewarded(relay(), length).provides(Environment.alone)
+    assert not isinstance(Rewarded(relay(), length), PlaysAlone)
 
 
 def test_a_rewarded_environment_can_do_what_the_bare_one_can():
     environment = Rewarded(relay(), lambda task, texts: 0.0)
     assert environment.tasks("eval") == relay().tasks("eval")
-    assert not environment.provides(Environment.task)
+    assert not isinstance(environment, ReadsRows)
     assert "have success 1" in str(check_environment(environment, [TASK]))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from motet.core import Environment, Sampler, Task, Team
+from motet.core import Environment, NamesConventions, Sampler, Task, Team
 from motet.errors import MotetError
 from motet.evaluation.evaluate import Evaluation, conventions, evaluate, intervals
 from motet.settings import Plan
@@ -55,7 +55,7 @@ async def crossplay(
             success[i].append(_success(played, f"{first} with {others}"))
             spans[i].append(intervals(played, seed)["success"] or [])
             games = played.summary.episodes
-            if i == j and environment.provides(Environment.convention):
+            if i == j and isinstance(environment, NamesConventions):
                 settled.append(conventions(played.episodes, environment.convention))
     runs = [run for run, _ in teams]
     return CrossplayResult(runs, list(environment.agents), games, success, spans, settled)
