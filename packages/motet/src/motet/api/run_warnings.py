@@ -61,7 +61,9 @@ def rewards_of(settings: RunConfig) -> str:
         return "rewards: every agent learns from the scores of reward_model, the same for all"
     if algorithm.preference is not None:
         return "rewards: pairs of joint actions are compared by the mean of all agents' rewards"
-    option = f"(algorithm.reward_sharing: {algorithm.reward_sharing})"
+    joint = algorithm.critic_view == "joint" and algorithm.returns == "tree"
+    why = ", because one critic values the returns of all: critic_view joint" * joint
+    option = f"(algorithm.reward_sharing: {algorithm.reward_sharing}{why})"
     if not averaged:
         return f"rewards: each agent learns from its own {option}"
     own = " of later turns, and its own of this turn" * (algorithm.returns == "discounted_sum")

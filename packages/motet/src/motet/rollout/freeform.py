@@ -16,7 +16,8 @@ until it asks something new. So a state is an immutable value, and trees work.
 
 To sample a task several times, use `rollout.samples: [G, 1, 1, ...]`: one Episode with G paths.
 Their first prompt is the same, because the program has no reply yet. Later prompts differ between
-the paths, so an algorithm has to compare completions over the whole task: `group_by: task`.
+the paths, so an algorithm has to compare completions over the whole task: `group_by: task`, which a
+run derives.
 """
 
 import asyncio
