@@ -47,7 +47,9 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     ]
     idle, steps = _never_due(setup), steps_of(setup)
     if idle:
-        found.append(f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or warmup")
+        found.append(
+            f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or first_turn_steps"
+        )
     return found
 
 
@@ -91,7 +93,10 @@ def _never_due(setup: TaskSetup) -> list[str]:
     # the first step of every block
     firsts = [
         1,
-        *(schedule.warmup + schedule.block * block + 1 for block in range(len(policy_turns))),
+        *(
+            schedule.first_turn_steps + schedule.block * block + 1
+            for block in range(len(policy_turns))
+        ),
     ]
     begun = [step for step in firsts if step <= steps_of(setup)]
     return [

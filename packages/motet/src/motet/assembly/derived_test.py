@@ -131,10 +131,12 @@ def test_what_was_derived_is_recorded_and_what_may_still_be_is_said_to_be_derive
 
 
 def test_a_comment_of_somebody_sets_no_key(tmp_path):
-    text = dump_config(config([8, 1], name="magrpo"))
-    head, _, tail = text.partition("  # policy_loss:")
-    rest = tail[tail.index("credit: null") :]
-    (tmp_path / "mine.yaml").write_text(f"{head}  # group_by: round\n{rest}")
+    text = dump_config(config([8, 1], name="magrpo")).replace(
+        "group_by: derived", "group_by: round"
+    )
+    (tmp_path / "record.yaml").write_text(text)
+    assert "group_by" in load_config(tmp_path / "record.yaml").algorithm.model_fields_set
+    (tmp_path / "mine.yaml").write_text(text.replace("expert: null\n", ""))
     assert "group_by" not in load_config(tmp_path / "mine.yaml").algorithm.model_fields_set
 
 

@@ -253,12 +253,16 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
 
 _COMMENTED = re.compile(r"^  # (\w+): (.*)$", re.MULTILINE)
 """A line of the algorithm's options that `dump_config` adds as comments."""
-_ALWAYS_RECORDED = frozenset({"baseline", "gamma", "policy_loss", "returns", "scale"})
+_ALWAYS_RECORDED = frozenset(
+    {"critic", "evaluation", "expert", "report", "sandbox", "threads", "verifier"}
+)
+"""Sections that every record has, and hardly a config that somebody writes."""
 _DERIVED = "derived"
 
 
 def _as_recorded(document: Document, path: Path) -> Document:
-    """Return a recorded config with the options of its algorithm that now have another default.
+    """Return a recorded config with the present names of its keys, and with the options of its
+    algorithm that now have another default.
 
     Such a config leaves out what its algorithm's row had when the run began, and names it in
     comments. What a run would derive is there too, as it was then. In the first versions all rows
@@ -270,7 +274,7 @@ def _as_recorded(document: Document, path: Path) -> Document:
         return document
     left_out = dict(_COMMENTED.findall(read_text(path)))
     known = {**left_out, **said}
-    complete = known.keys() >= _ALWAYS_RECORDED  # not just a comment of somebody
+    complete = document.data.keys() >= _ALWAYS_RECORDED
     then: dict[str, Any] = {
         key: read_value(left_out[key], str(path))
         for key in DERIVED
@@ -283,7 +287,12 @@ def _as_recorded(document: Document, path: Path) -> Document:
     weighed = left_out.get("preference") == "null" and known.get("importance_sampling") != "none"
     if lagged and weighed and "importance_ratio" not in known:
         then["importance_ratio"] = "token"
-    return replace(document, data={**document.data, "algorithm": {**then, **said}})
+    data = {**document.data, "algorithm": {**then, **said}}
+    schedule = data.get("schedule")
+    if complete and isinstance(schedule, Mapping) and "warmup" in schedule:  # its name before
+        renamed = {key: value for key, value in schedule.items() if key != "warmup"}
+        data["schedule"] = {**renamed, "first_turn_steps": schedule["warmup"]}
+    return replace(document, data=data)
 
 
 def _override(text: str) -> Document:

@@ -520,7 +520,7 @@ def test_a_key_of_another_section_is_refused(sections, message):
         {"alarms": {"max_kl": 2.0}, "algorithm": DIVERGENCE},
         {"alarms": {"max_kl": None}},
         {"schedule": {"kind": "round_robin", "block": 2}},
-        {"schedule": {"kind": "turns", "block": 2, "warmup": 1}},
+        {"schedule": {"kind": "turns", "block": 2, "first_turn_steps": 1}},
     ],
 )
 def test_a_key_that_someone_reads_is_accepted(sections):

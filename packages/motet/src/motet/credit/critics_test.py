@@ -397,10 +397,10 @@ def test_an_incentive_of_a_later_turn_leaves_the_turn_before_as_it_was(returns, 
         for size in (0.0, 3.0)
     )
     changed = {key for key in without if without[key] != with_alpha[key]}
-    policy_turn = {("e", 1, "a"), ("f", 1, "a")}
+    of_a = {("e", 1, "a"), ("f", 1, "a")}
     if whiten:  # whitened per agent and turn; two values always become -1 and 1
-        assert changed <= policy_turn
-        assert {abs(round(with_alpha[key], 6)) for key in policy_turn} == {1.0}
+        assert changed <= of_a
+        assert {abs(round(with_alpha[key], 6)) for key in of_a} == {1.0}
     else:
         assert changed == {("e", 1, "a")}
         assert with_alpha["e", 1, "a"] - without["e", 1, "a"] == pytest.approx(3.0)
@@ -440,10 +440,10 @@ def test_whitening_centres_and_scales_each_agents_turn_by_itself(name):
     )
     for t in (0, 1):
         for agent in AGENTS:
-            policy_turn = [plain[e, t, agent] for e in "efg"]
-            mean = sum(policy_turn) / 3
-            spread = (sum((value - mean) ** 2 for value in policy_turn) / 3) ** 0.5
-            expected = [(value - mean) / spread for value in policy_turn]
+            alike = [plain[e, t, agent] for e in "efg"]
+            mean = sum(alike) / 3
+            spread = (sum((value - mean) ** 2 for value in alike) / 3) ** 0.5
+            expected = [(value - mean) / spread for value in alike]
             assert [white[e, t, agent] for e in "efg"] == pytest.approx(expected)
 
 

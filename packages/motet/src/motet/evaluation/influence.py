@@ -122,7 +122,7 @@ def influence(episodes: Sequence[Episode]) -> Influence | None:
     agents = list(answers_T[0][0].now)
     later = [answers for turn in answers_T[1:] for answers in turn]
     return Influence(
-        turns=[_last_step(turn, agents) for turn in answers_T],
+        turns=[_standing(turn, agents) for turn in answers_T],
         steps=[
             TurnChange(_change(turn, agents), {agent: _change(turn, [agent]) for agent in agents})
             for turn in answers_T[1:]
@@ -170,7 +170,7 @@ def _right(outcome: Outcome | None) -> dict[str, bool]:
 # ------------------------------------------------------------------------------------------ figures
 
 
-def _last_step(answers: Sequence[_Answers], agents: Sequence[str]) -> Standing:
+def _standing(answers: Sequence[_Answers], agents: Sequence[str]) -> Standing:
     outcomes = [(one.weight, one.outcome) for one in answers]
     votes = [
         (weight, majority_right)
@@ -193,17 +193,17 @@ def _last_step(answers: Sequence[_Answers], agents: Sequence[str]) -> Standing:
 
 def _change(answers: Sequence[_Answers], agents: Sequence[str]) -> Change:
     """Return the change of all these agents together. `answers` are those of later turns."""
-    policy_turns = [(one, agent) for one in answers for agent in agents]
+    answered = [(one, agent) for one in answers for agent in agents]
 
     def share(before: bool, now: bool) -> float:
         return _mean(
             (one.weight, (one.before[agent], one.now[agent]) == (before, now))
-            for one, agent in policy_turns
+            for one, agent in answered
         )
 
     improved, kept_wrong = share(False, True), share(False, False)
     declined, kept_right = share(True, False), share(True, True)
-    put_right = [one for one, agent in policy_turns if not one.before[agent] and one.now[agent]]
+    put_right = [one for one, agent in answered if not one.before[agent] and one.now[agent]]
     return Change(
         improved=improved,
         declined=declined,
@@ -212,7 +212,7 @@ def _change(answers: Sequence[_Answers], agents: Sequence[str]) -> Change:
         corrected=improved / (improved + kept_wrong) if improved + kept_wrong else None,
         spoiled=declined / (declined + kept_right) if declined + kept_right else None,
         wrong_to_right=len(put_right),
-        right_to_wrong=sum(one.before[agent] and not one.now[agent] for one, agent in policy_turns),
+        right_to_wrong=sum(one.before[agent] and not one.now[agent] for one, agent in answered),
         persuasions=sum(any(one.before.values()) for one in put_right),
     )
 
