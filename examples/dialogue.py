@@ -15,8 +15,8 @@ async def dialogue(task, agents):
     call = await agents.caller.ask(CALL)
     price = PRICES.get(call.text.strip(), "unknown")  # the tool: any Python, or await a server
     answer = await agents.reader.ask(READ.format(price))
-    right = float(price == task.fields["wanted"] == answer.text.strip())
-    return {"rewards": right, "terms": {"success": right}}
+    right = price == task.fields["wanted"] == answer.text.strip()
+    return motet.Score(float(right), success=right)
 
 
 class Shopping(motet.FreeForm):

@@ -22,7 +22,7 @@ class SameNumber(motet.Environment):
     async def step(self, highest, replies, seed):
         left, right = (replies[agent].text.strip() for agent in self.agents)
         same = float(left == right and left.isdecimal() and int(left) <= highest)
-        return motet.Transition(highest, dict.fromkeys(self.agents, same), True, {"success": same})
+        return motet.Transition(highest, dict.fromkeys(self.agents, same), True, success=same)
 
     def demonstrate(self, task, seed):
         draw = random.Random(seed)

@@ -10,7 +10,7 @@ def high_and_same(task, texts):
     """Return the score of one task from the reply of each agent.
 
     `texts` is {agent: string}. A reward may be a number, or a `motet.Score` with one number per
-    agent and named terms.
+    agent and metrics.
     """
     said = [text.strip() for text in texts.values()]
     if said[0] != said[1] or not said[0].isdecimal():

@@ -21,7 +21,7 @@ class InTurns(Lottery):
 
     async def step(self, state, replies, seed):
         done = state + 1 == self.most
-        return motet.Transition(state + 1, dict.fromkeys("ab", 0.0), done, {"success": 0.0})
+        return motet.Transition(state + 1, dict.fromkeys("ab", 0.0), done, success=0.0)
 
 
 def cost(game, samples, **rollout):

@@ -53,7 +53,7 @@ class Same(motet.Environment):
         said = [reply.text for reply in replies.values()]
         same = float(said[0][:1] == said[1][:1])
         return motet.Transition(turn + 1, dict.fromkeys(self.agents, same), done=turn == 1, \
-terms={"success": same})
+success=same)
 
 
 class Taught(Same):
@@ -63,7 +63,7 @@ class Taught(Same):
 
 
 class Rows(Same):
-    tasks = motet.Environment.tasks
+    tasks = None
 
     def task(self, row):
         return motet.Task(row["id"], row)
@@ -190,8 +190,8 @@ def contents(folder):
         # sampling
         ("rollout.samples=[1]", ("rollout.samples [1] gives groups of 1 at turn 1, but baseline "
         "group_mean")),
-        ("rollout.samples=[4,1]", ("rollout.samples [4, 1] gives groups of 1 at turn 2, but "
-        "baseline group_mean")),
+        ("rollout.samples=[4,1] algorithm.group_by=round", ("rollout.samples [4, 1] gives groups "
+        "of 1 at turn 2, but baseline group_mean")),
         ("rollout.samples=[99,99,2]", ("makes 1 + 99 + 9801 = 9901 Rounds per task, more than "
         "rollout.max_nodes 4096")),
         # the environment
@@ -540,6 +540,23 @@ def test_a_dry_run_says_what_a_step_costs_and_makes_nothing(motet, place):
     assert float(cells["total"]) > 0
     assert "max_nodes: 4096" in out
     assert "rewards: each agent learns from its own (algorithm.reward_sharing: own)" in out
+
+
+def test_a_run_says_what_it_derived_records_it_and_is_resumed_by_either_config(motet, tmp_path):
+    line = f"rollout.samples=[2,1] name=derived evaluation.every=0 --runs {tmp_path}"
+    derived = (
+        "algorithm.group_by: task, because rollout.samples [2, 1] has one sample per Round after "
+        "turn 1"
+    )
+    code, out, _ = motet(f"train run.yaml {line} --dry-run")
+    assert (code, out.count(derived)) == (0, 1)
+    code, out, said = motet(f"train run.yaml {line} train.steps=1")
+    assert (code, "".join((out, said)).count(derived)) == (0, 1)
+    record = tmp_path / "derived" / "config.yaml"
+    assert "\n  group_by: task\n" in record.read_text()
+    assert motet(f"train run.yaml {line} train.steps=2 --resume")[0] == 0
+    code, out, said = motet(f"train {record} train.steps=3 --resume --runs {tmp_path}")
+    assert (code, derived in "".join((out, said))) == (0, False), "the record says it"
 
 
 def test_what_show_prints_is_the_same_run(motet, place, tmp_path):

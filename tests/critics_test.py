@@ -85,7 +85,7 @@ def test_every_weight_that_can_learn_is_in_exactly_one_optimiser_heads_included(
             id(parameter)
             for learner in learners
             for state in learner._train_states.values()
-            for group in state.adamw.param_groups
+            for group in state.optimizer.param_groups
             for parameter in group["params"]
         ]
         assert len(heads) == 2 * len(models.critics) == (4 if algorithm == "ippo" else 2)
@@ -164,19 +164,20 @@ def test_incentives_are_refused_where_nobody_answers_twice():
     [
         ("{kind: round_robin, block: 25}", []),
         ("{kind: round_robin, block: 50}", ["b at turn 1, b at turn 2"]),
-        ("{kind: turns, warmup: 50}", ["a at turn 2, b at turn 2"]),
+        ("{kind: turns, first_turn_steps: 50}", ["a at turn 2, b at turn 2"]),
     ],
 )
 def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
     cost = motet.dry_run(config_path("debate"), [f"schedule={schedule}", "train.steps=50"])
     assert cost.warnings == [
-        f"the schedule does not train {policy_turns} in 50 steps: shorten its block or warmup"
+        f"the schedule does not train {policy_turns} in 50 steps: shorten its block or "
+        "first_turn_steps"
         for policy_turns in idle
     ]
 
 
 def test_a_schedule_of_many_steps_is_read_at_once():
-    far = ["schedule={kind: turns, warmup: 1000000000}", "train.steps=1000000000"]
+    far = ["schedule={kind: turns, first_turn_steps: 1000000000}", "train.steps=1000000000"]
     (warning,) = motet.dry_run(config_path("debate"), far).warnings
     assert "does not train a at turn 2, b at turn 2 in 1000000000 steps" in warning
 
@@ -262,7 +263,7 @@ def test_a_policy_that_has_moved_too_far_takes_no_further_step(tmp_path):
 
 # ---------------------------------------------------------------------------------------- schedules
 
-TURNS = {"kind": "turns", "warmup": 1, "block": 2}
+TURNS = {"kind": "turns", "first_turn_steps": 1, "block": 2}
 
 
 @pytest.mark.parametrize("policies", [FULL, LORA], ids=["full", "lora"])

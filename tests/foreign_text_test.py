@@ -50,8 +50,8 @@ class Harmful(motet.Environment):
 
 class Pays(Harmful):
     async def step(self, turn, replies, seed):
-        terms = {{"success": 1.0, HARM: 2.0}}
-        return motet.Transition(turn + 1, dict.fromkeys(self.agents, 1.0), done=True, terms=terms)
+        rewards = dict.fromkeys(self.agents, 1.0)
+        return motet.Transition(turn + 1, rewards, True, {{HARM: 2.0}}, success=True)
 
     def convention(self, *arguments):
         return HARM

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,9 +87,12 @@ class Lottery(motet.Environment[Talk]):
         reward = (
             self.options.jackpot if turn == 1 and self.options.jackpot is not None else luck(after)
         )
-        terms = {"success": float(luck(after) >= 0.5), "length": float(sum(map(len, after.said)))}
         return motet.Transition(
-            after, dict.fromkeys(self.agents, reward), turn == self.options.turns, terms
+            after,
+            dict.fromkeys(self.agents, reward),
+            turn == self.options.turns,
+            success=luck(after) >= 0.5,
+            metrics={"length": sum(map(len, after.said))},
         )
 
 
@@ -147,9 +150,14 @@ class Scripted(motet.Environment[int]):
 
     async def step(self, turn: int, replies: object, seed: int) -> motet.Transition:
         right = {agent: told[turn] for agent, told in SCRIPT.items()}
-        terms = {f"right/{agent}": value for agent, value in right.items()}
-        terms |= {"majority": 1.0, "success": sum(right.values()) / 3}
-        return motet.Transition(turn + 1, right, turn == 1, terms)
+        return motet.Transition(
+            turn + 1,
+            right,
+            turn == 1,
+            success=sum(right.values()) / 3,
+            right=right,
+            majority_right=True,
+        )
 
 
 def broken_reward(task: motet.Task, texts: Mapping[str, str]) -> float:
@@ -172,13 +180,13 @@ class Fatal(Coded):
         super().__init__(options)
         self._metrics, self._lines = metrics, lines
 
-    def provides(self, method: Callable[..., Any]) -> bool:
-        self._perhaps_die()
-        return super().provides(method)
-
     def demonstrate(self, task: motet.Task, seed: int) -> motet.Demonstration:
         self._perhaps_die()
         return super().demonstrate(task, seed)
+
+    def convention(self, task: motet.Task, agent: str, text: str) -> str:
+        self._perhaps_die()
+        return super().convention(task, agent, text)
 
     async def start(self, task: motet.Task, seed: int) -> Talk:
         self._perhaps_die()

@@ -1,6 +1,6 @@
 """The package asks an environment for an optional member by its type, never by a name in a string.
 
-`environment.provides(Environment.solve)` can be found and renamed; `hasattr(environment, "solve")`
+`isinstance(environment, Solves)` can be found and renamed; `hasattr(environment, "solve")`
 cannot.
 """
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet.core import ABILITIES
 
 PACKAGE = Path(__file__).parent.parent / "packages/motet/src/motet"
 MEMBERS = {
@@ -20,6 +21,7 @@ MEMBERS = {
         for name, value in vars(motet.Environment).items()
         if inspect.isfunction(value) and not name.startswith("_")
     ),
+    *(name for ability in ABILITIES for name in ability.methods()),
 }
 PROBES = {"hasattr", "getattr"}
 NAMES = ("environment", "stage", "teacher", "game")

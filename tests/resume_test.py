@@ -104,7 +104,7 @@ DEATHS = {
             rollout={"samples": [2, 1]},
             algorithm={"name": "maporl", "minibatches": 2},
             critic={"train": "policy", "coefficient": 0.1},
-            schedule={"kind": "turns", "warmup": 1, "block": 1},
+            schedule={"kind": "turns", "first_turn_steps": 1, "block": 1},
             train={"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2},
         ),
         4,

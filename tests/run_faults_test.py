@@ -73,7 +73,7 @@ def test_held_out_tasks_that_all_fail_leave_no_figure_rather_than_a_zero(train):
     assert "evaluate/success" not in rows(run)[-1]
     assert (run / "curve.png").is_file()
     with pytest.raises(
-        motet.MotetError, match=r"none of 4 episodes ended with the term success \(4 faults\)"
+        motet.MotetError, match=r"none of 4 episodes ended with a success \(4 faults\)"
     ):
         motet.crossplay([run, run])
 

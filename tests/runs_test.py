@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import motet
+from motet.config.load import load_config
 from motet.config.paths import named_configs
 from motet.core import walk
 from motet.core.records import as_json
@@ -88,7 +89,7 @@ async def relayed(task: motet.Task, agents: Any) -> Mapping[str, Any]:
     """A free-form program: `b` gets the question only as `a` rephrased it."""
     heard = await agents.a.ask(task.fields["question"])
     answer = await agents.b.ask(f"{heard.text}?")
-    return {"rewards": len(answer.text) / 3, "terms": {"success": float(answer.text.isascii())}}
+    return {"rewards": len(answer.text) / 3, "success": answer.text.isascii()}
 
 
 def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
@@ -100,12 +101,16 @@ def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
         environment={"name": "a program"},
         data={"train": source, "eval": source},
         rollout={"samples": [2, 2]},
-        algorithm={"repeat_last_reward": False},
     )
     environment = motet.FreeForm(relayed, agents=["a", "b"])
     with pytest.raises(motet.ConfigError, match="gives a reward only at the end of an episode"):
         train({**config, "algorithm": {"repeat_last_reward": True}}, environment=environment)
+    assert motet.dry_run(config, environment=environment).derived == [
+        "algorithm.repeat_last_reward: false, because FreeForm rewards only the end of an episode "
+        "(rewards_at_end)"
+    ]
     run = train(config, environment=environment)
+    assert load_config(run / "config.yaml").algorithm.repeat_last_reward is False
     for episode in episodes(run):
         speakers = [(round_.turn, *round_.prompts) for _, round_ in walk(episode.root)]
         assert speakers == [(0, "a"), (1, "b"), (1, "b")]

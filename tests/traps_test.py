@@ -38,7 +38,7 @@ async def talk(task, agents):
     first = await agents.left.ask([{"role": "user", "content": "Say something."}])
     second = await agents.right.ask("Answer: " + first.text)
     third = await agents.left.ask("Go on: " + second.text)
-    return {"rewards": points(third.text), "terms": {"success": 1.0}}
+    return {"rewards": points(third.text), "success": True}
 
 
 class Talk(motet.FreeForm):
@@ -70,7 +70,7 @@ class Game(motet.Environment):
 
     def step(self, state, replies, seed):
         value = points(replies["left"].text)
-        return motet.Transition(1, dict.fromkeys(self.agents, value), True, {"success": 1.0})
+        return motet.Transition(1, dict.fromkeys(self.agents, value), True, success=1.0)
 
 
 class Broken(Game):

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
@@ -182,9 +183,7 @@ class Programmed(Lottery):
                 [source], Suite.asserts((f"assert worth() == {worth}",))
             )
             found = worth if verdict.passed else -1.0
-        return motet.Transition(
-            led_to.state, dict.fromkeys(self.agents, found), led_to.done, led_to.terms
-        )
+        return replace(led_to, rewards=dict.fromkeys(self.agents, found))
 
 
 class Scored(Lottery):
@@ -199,9 +198,7 @@ class Scored(Lottery):
     ) -> motet.Transition:
         led_to = await super().step(state, replies, seed)
         (score,) = await self.verifier.score([(Message("assistant", str(luck(led_to.state))),)])
-        return motet.Transition(
-            led_to.state, dict.fromkeys(self.agents, score), led_to.done, led_to.terms
-        )
+        return replace(led_to, rewards=dict.fromkeys(self.agents, score))
 
 
 class Advised(Lottery):
@@ -243,7 +240,7 @@ class Slow(Coded):
 class Rows(Coded):
     """The lottery on rows of a dataset."""
 
-    tasks = motet.Environment.tasks
+    tasks = None
 
     def task(self, row: dict[str, Any]) -> motet.Task:
         return motet.Task(str(row["number"]), {"number": row["number"]})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codejudge import Sandbox, SandboxFault
-from motet.core import Completion, Environment, Episode, Outcome, Reply, Round, Task
+from motet.core import Completion, Environment, Episode, Outcome, Reply, Round, Task, Votes
 from motet.environments.debate_tiny import TinyDebate
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
@@ -114,7 +114,7 @@ def played(
             if led_to.done:
                 break
             state = led_to.state
-        if environment.provides(Environment.answer):
+        if isinstance(environment, Votes):
             environment.answer(task, {agent: says(agent, 0) for agent in environment.agents})
         return "played"
 

@@ -323,7 +323,7 @@ class Prefilled(motet.Environment):
 
     async def step(self, state, replies, seed):
         reward = float(len(replies["a"].text))
-        return motet.Transition(state, {"a": reward}, True, {"success": 1.0})
+        return motet.Transition(state, {"a": reward}, True, success=True)
 
 
 def test_an_answer_that_has_begun_is_continued(tmp_path, folder):

@@ -28,7 +28,7 @@ CONFIGS = {
     "gsm8k_2x3": {"rollout.samples": [1, 1, 1], "environment.score": "verifier",
         "verifier.base_url": "http://localhost:8000"},
     "gsm8k_2x3_turns": {"team.bob.policy": ["turn1", "turn2", "turn3"],
-        "schedule": {"kind": "turns", "block": 40, "warmup": 20}},
+        "schedule": {"kind": "turns", "block": 40, "first_turn_steps": 20}},
     "gsm8k_2x3_policies": {"team.bob.policy": ["turn1", "turn2", "turn3"],
         "schedule.kind": "simultaneous"},
     "gsm8k_2x2_later": {"team.alice.policy": ["first", "later"], "policies.first.train": "frozen"},

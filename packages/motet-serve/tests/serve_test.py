@@ -137,7 +137,7 @@ def test_a_team_that_cannot_be_asked_is_refused_in_one_line(tmp_path):
     one = Command("chat", str(path), serves=False)
     _, complaints = one.process.communicate("", timeout=120)
     assert one.process.returncode == 2
-    assert "Coded cannot be asked: it does not define chat_task(text) and chat_answer" in complaints
+    assert "Coded cannot be asked: it does not define chat_task and chat_answer" in complaints
     assert len(complaints.strip().splitlines()) <= 3
 
 

@@ -122,7 +122,7 @@ def test_reference_games_are_played_at_once_and_come_back_in_order():
             while self.arrived < 5:
                 await asyncio.sleep(0)
             return motet.Transition(
-                state, dict.fromkeys(self.agents, float(state)), done=True, terms={"success": 1.0}
+                state, dict.fromkeys(self.agents, float(state)), done=True, success=True
             )
 
     figures = motet.evaluate(run_config(), environment=Meeting(), team="reference", show="silent")

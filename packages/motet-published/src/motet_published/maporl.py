@@ -280,10 +280,10 @@ def _set_schedule(config: Translation) -> None:
                 "one of the two keys",
             )
         return  # only the second turn learns, so there is nothing to alternate
-    warmup = config.get("update_initial_turn", UPDATE_INITIAL_TURN)
+    first = config.get("update_initial_turn", UPDATE_INITIAL_TURN)
     block = config.get("turn_based_training_num", TURN_BASED_TRAINING_NUM)
     config.set("schedule.kind", "turns", turn_based)
-    config.set("schedule.warmup", warmup, "update_initial_turn")
+    config.set("schedule.first_turn_steps", first, "update_initial_turn")
     config.set("schedule.block", block, "turn_based_training_num")
 
 

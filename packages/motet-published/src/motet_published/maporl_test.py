@@ -150,9 +150,11 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "rule_horizon": ("last", {"algorithm.returns": "last"}, {}),
     "rule_agent_share": ("individual", {"algorithm.reward_sharing": "own"}, {}),
     "rule_discount": (0.9, {"algorithm.gamma": 0.9}, {}),
-    "turn_based_training": (True, {"schedule": {"kind": "turns", "block": 40, "warmup": 20}}, {}),
+    "turn_based_training": (
+        True, {"schedule": {"kind": "turns", "block": 40, "first_turn_steps": 20}}, {}
+    ),
     "turn_based_training_num": (5, {"schedule.block": 5}, {"turn_based_training": True}),
-    "update_initial_turn": (3, {"schedule.warmup": 3}, {"turn_based_training": True}),
+    "update_initial_turn": (3, {"schedule.first_turn_steps": 3}, {"turn_based_training": True}),
     "num_ppo_epochs": (2, {"algorithm.epochs": 2}, {}),
     "num_mini_batches": (2, {"algorithm.minibatches": 2, "train.tasks_per_step": 2}, {}),
     "per_device_train_batch_size": (3, {"train.tasks_per_step": 24}, {}),

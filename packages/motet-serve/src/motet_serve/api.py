@@ -30,13 +30,7 @@ from motet_serve.http.server import reserved, run_app
 from motet_serve.limits import ChatLimits
 from motet_serve.protocol import openai_error
 from motet_serve.sharing import SharedSampler
-from motet_serve.team import (
-    AgentMessage,
-    AnswerSettings,
-    ChatTeam,
-    TeamAnswer,
-    check_can_chat,
-)
+from motet_serve.team import AgentMessage, AnswerSettings, ChatTeam, TeamAnswer, chats_of
 from motet_serve.terminal import converse, typed_lines
 
 PROMPT = "you> "
@@ -59,7 +53,7 @@ def _opened(
     use_threads(settings)
     with setup_in_scratch(settings, train=False, reads_tasks=False) as (setup, scratch):
         if whole:
-            check_can_chat(setup.environment)
+            chats_of(setup.environment)
         if engine == "own":
             yield setup, run_loop(models_of(setup, run_of(target), scratch, show)).sampler
             return

@@ -1,11 +1,12 @@
 """Ask a whole team through its own protocol, or one of its agents."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from motet.core import (
     Chat,
+    Chats,
     Environment,
     Fault,
     OnAnswer,
@@ -133,7 +134,7 @@ class ChatTeam:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that can be asked: the team, and each of its agents."""
-        whole = () if missing_to_chat(self.environment) else (TEAM,)
+        whole = (TEAM,) if isinstance(self.environment, Chats) else ()
         return (*whole, *(f"{TEAM}/{agent}" for agent in self.team.agents))
 
     async def ask(
@@ -144,8 +145,8 @@ class ChatTeam:
         Raises: ConfigError if the environment cannot be asked, or cannot read the text; Unanswered;
         what the sampler raises.
         """
-        check_can_chat(self.environment)
-        task = self.environment.chat_task(text)
+        chats = chats_of(self.environment)
+        task = chats.chat_task(text)
         noting = _Noting(self._sampler, on_message)
         decode = {agent: settings.changed(one) for agent, one in self.team.decode.items()}
         waves = Waves(noting)
@@ -161,7 +162,7 @@ class ChatTeam:
         if episode.fault is not None:
             raise Unanswered(episode.fault)
         texts = {message.agent: message.text for message in noting.messages}
-        return TeamAnswer(self.environment.chat_answer(task, texts), tuple(noting.messages))
+        return TeamAnswer(chats.chat_answer(task, texts), tuple(noting.messages))
 
     async def ask_agent(
         self,
@@ -215,20 +216,13 @@ class _Noting:
         self._on_message(message)
 
 
-def missing_to_chat(environment: Environment[Any]) -> list[str]:
-    """Return the methods that an environment lacks to be asked."""
-    needed: Mapping[str, Callable[..., Any]] = {
-        "chat_task(text)": Environment.chat_task,
-        "chat_answer(task, texts)": Environment.chat_answer,
-    }
-    return [name for name, method in needed.items() if not environment.provides(method)]
-
-
-def check_can_chat(environment: Environment[Any]) -> None:
-    """Raises: ConfigError naming the methods that the environment lacks."""
-    if missing := missing_to_chat(environment):
+def chats_of(environment: Environment[Any]) -> Chats:
+    """Return the environment, which a person can ask. Raises: ConfigError if nobody can."""
+    if not isinstance(environment, Chats):
         raise ConfigError(
             f"{type(environment).__name__} cannot be asked: it does not define "
-            f"{' and '.join(missing)}. chat_task turns a person's text into a task, chat_answer "
-            "the agents' last texts into the team's answer: docs/serving.md shows both"
+            f"{' and '.join(Chats.lacking(type(environment)))}. chat_task(text) turns a person's "
+            "text into a task, chat_answer(task, texts) the agents' last texts into the team's "
+            "answer: docs/serving.md shows both"
         )
+    return environment

@@ -109,13 +109,11 @@ class LengthRatio(Environment[str]):
     async def step(self, state: str, replies: Mapping[str, Reply], seed: int) -> Transition:
         short, long = (len(replies[agent].text.rstrip()) for agent in self.agents)
         score = self._score(short, long)
-        terms = {
-            "ratio": long / short if short else 0.0,
-            "score": score,
-            "success": float(score >= SOLVED),
-        }
-        reward = self.options.reward.reward(score)
-        return Transition(state, dict.fromkeys(self.agents, reward), done=True, terms=terms)
+        success = float(score >= SOLVED)
+        ratio = long / short if short else 0.0
+        metrics = {"ratio": ratio, "score": score, "success": success}
+        rewards = dict.fromkeys(self.agents, self.options.reward.reward(score))
+        return Transition(state, rewards, done=True, metrics=metrics, success=success)
 
     def solve(self, state: str, seed: int) -> dict[str, str]:
         """Return two texts of fitting lengths."""

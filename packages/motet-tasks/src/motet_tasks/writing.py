@@ -177,9 +177,8 @@ class WritingEnvironment(Environment[WritingState]):
         )
         success = float(full and terms["style"] >= self.options.style_for_success)
         rewards = dict.fromkeys(self.agents, self.options.reward.reward(levels))
-        return Transition(
-            state, rewards, done=True, terms={**terms, "levels": levels, "success": success}
-        )
+        metrics = {**terms, "levels": levels, "success": success}
+        return Transition(state, rewards, done=True, metrics=metrics, success=success)
 
     def alone(self) -> Self:
         """Return the same task for one agent that writes both parts."""

@@ -22,6 +22,7 @@ from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Task
 from motet.errors import ConfigError
+from motet.evaluation.candidates import grades_of
 from motet.settings import COLDEST, HOTTEST
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
@@ -30,7 +31,7 @@ from motet_verifier.answer_log import check_free
 from motet_verifier.answers import read_answers, some_answers, write_answers
 from motet_verifier.balance import Quota
 from motet_verifier.balance import balance as balanced
-from motet_verifier.sample import Sampling, check_gradable
+from motet_verifier.sample import Sampling
 from motet_verifier.sample import argue as argue_labels
 from motet_verifier.sample import sample as sampled
 from motet_verifier.writing import AnswerWriter, EndpointWriter, PolicyWriter
@@ -71,7 +72,7 @@ def sample_answers(
     _check_amounts(temperatures, games, tasks)
     check_free(file)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
-        check_gradable(setup.environment)
+        grades_of(setup.environment)
         _check_agents(setup, agents)
         chosen = _tasks(setup, split)[:tasks]
         who = tuple(agents) or tuple(setup.team.agents)
@@ -140,7 +141,7 @@ def balance_answers(
         )
     asks = ("expert",) if writer == "expert" else ()
     with setup_in_scratch(settings, train=False, asks=asks) as (setup, scratch):
-        check_gradable(setup.environment)
+        grades_of(setup.environment)
         _check_writer(setup, writer)
 
         async def work() -> dict[str, Any]:

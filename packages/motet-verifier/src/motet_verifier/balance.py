@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from motet.core import Environment, Fault, Prompt, Task
+from motet.core import Environment, Fault, Grades, Prompt, Solves, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError
+from motet.evaluation.candidates import grades_of
 from motet.rollout.faults import attempt
 from motet_verifier.answer_log import counted
 from motet_verifier.answers import LabelledAnswer, as_chat, by_question
-from motet_verifier.sample import AT_ONCE, check_gradable
+from motet_verifier.sample import AT_ONCE
 from motet_verifier.writing import AnswerWriter, leaks, order_for
 
 
@@ -64,7 +65,7 @@ async def balance(
     added. The result follows from the seed. `progress` is called once per question. Raises:
     ConfigError if a question has no task, or if the environment cannot grade answers.
     """
-    check_gradable(environment)
+    grades = grades_of(environment)
     known = {task.id: task for task in tasks}
     questions = by_question(answers)
     strange = [question for question in questions if question not in known]
@@ -74,17 +75,17 @@ async def balance(
             "expected the tasks that the answers were sampled on: use the same config and split"
         )
     pools = [
-        _Pool(known[question], environment.question(known[question]), said, quota)
+        _Pool(known[question], grades.question(known[question]), said, quota)
         for question, said in questions.items()
     ]
     found = Balanced(questions=len(pools))
     for start in range(0, len(pools), AT_ONCE):
         some = pools[start : start + AT_ONCE]
         for pool in some:
-            await _own_answer(environment, pool, found.rejected)
+            await _own_answer(environment, grades, pool, found.rejected)
         for tried in range(quota.tries if writer is not None else 0):
             assert writer is not None
-            await _write_round(environment, writer, some, tried, quota.seed, found.rejected)
+            await _write_round(grades, writer, some, tried, quota.seed, found.rejected)
         for pool in some:
             found.short_of_right += pool.missing(True) > 0
             found.short_of_wrong += pool.missing(False) > 0
@@ -130,16 +131,18 @@ class _Pool:
         ]
 
 
-async def _own_answer(environment: Environment[Any], pool: _Pool, rejected: dict[str, int]) -> None:
+async def _own_answer(
+    environment: Environment[Any], grades: Grades, pool: _Pool, rejected: dict[str, int]
+) -> None:
     """Add the dataset's own answer if right ones are missing and the environment has one."""
-    if not pool.missing(True) or not environment.provides(Environment.solve):
+    if not pool.missing(True) or not isinstance(environment, Solves):
         return
     texts = await attempt(_solved(environment, pool.task))
     if isinstance(texts, Fault):
         counted(rejected, texts.cause)
         return
     for text in dict.fromkeys(texts):
-        grade = await attempt(environment.grade(pool.task, text))
+        grade = await attempt(grades.grade(pool.task, text))
         if isinstance(grade, Fault):
             counted(rejected, grade.cause)
         elif grade.right and grade.answer is not None:
@@ -151,6 +154,7 @@ async def _own_answer(environment: Environment[Any], pool: _Pool, rejected: dict
 
 
 async def _solved(environment: Environment[Any], task: Task) -> list[str]:
+    assert isinstance(environment, Solves)
     state = await environment.start(task, 0)
     try:
         return list(environment.solve(state, 0).values())
@@ -159,7 +163,7 @@ async def _solved(environment: Environment[Any], task: Task) -> list[str]:
 
 
 async def _write_round(
-    environment: Environment[Any],
+    grades: Grades,
     writer: AnswerWriter,
     pools: Sequence[_Pool],
     tried: int,
@@ -183,12 +187,12 @@ async def _write_round(
         derive(seed, "write", pool.task.id, right, number, tried) for pool, right, number in orders
     ]
     for (pool, _, _), text in zip(orders, await writer.write(prompts, keys), strict=True):
-        why = await _judged(environment, pool, text)
+        why = await _judged(grades, pool, text)
         if why is not None:
             counted(rejected, why)
 
 
-async def _judged(environment: Environment[Any], pool: _Pool, text: str | Fault) -> str | None:
+async def _judged(grades: Grades, pool: _Pool, text: str | Fault) -> str | None:
     """Add a written text to the pool with the label that its final answer gives it.
 
     Returns the reason if it is rejected, None if it is added.
@@ -201,7 +205,7 @@ async def _judged(environment: Environment[Any], pool: _Pool, text: str | Fault)
         return "leak"
     if pool.has(text):
         return "repeated"
-    grade = await attempt(environment.grade(pool.task, text))
+    grade = await attempt(grades.grade(pool.task, text))
     if isinstance(grade, Fault):
         return grade.cause
     if grade.answer is None:

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from motet.core import Environment, Episode, Fault, Sampler, Task, Team, walk
+from motet.core import Environment, Episode, Fault, Grades, Sampler, Task, Team, walk
 from motet.core.seeding import derive
 from motet.errors import ConfigError
+from motet.evaluation.candidates import grades_of
 from motet.rollout.collect import collect
 from motet.rollout.faults import attempt
 from motet.settings import Plan
@@ -52,7 +53,7 @@ async def sample(
     Raises: ConfigError if the environment cannot return questions or grade answers, or if the file
     belongs to another sampling.
     """
-    check_gradable(environment)
+    grades = grades_of(environment)
     log = AnswerLog.of_samples(
         file, {"wanted": _plain(wanted), "tasks": [task.id for task in tasks]}
     )
@@ -77,7 +78,7 @@ async def sample(
             on_episode=lambda episode: progress(),
         )
         for episode in episodes:
-            await _listen(environment, episode, wanted.agents, temperature, log)
+            await _listen(grades, episode, wanted.agents, temperature, log)
         log.part_done()
     log.close()
     return log.counts
@@ -118,7 +119,7 @@ async def argue(
     The label of a text follows from its final answer. An interrupted call resumes as in `sample`.
     Raises: ConfigError if the environment has no closed set of labels.
     """
-    check_gradable(environment)
+    grades = grades_of(environment)
     labels = environment.labels
     if not labels:
         raise ConfigError(
@@ -131,7 +132,7 @@ async def argue(
     for number, start in enumerate(range(0, len(tasks), AT_ONCE)):
         some = tasks[start : start + AT_ONCE]
         if number >= log.done:
-            await _argue_some(environment, some, labels, writer, seed, log)
+            await _argue_some(grades, some, labels, writer, seed, log)
             log.part_done()
         for _ in some:
             progress()
@@ -140,14 +141,14 @@ async def argue(
 
 
 async def _argue_some(
-    environment: Environment[Any],
+    grades: Grades,
     tasks: Sequence[Task],
     labels: Sequence[str],
     writer: AnswerWriter,
     seed: int,
     log: AnswerLog,
 ) -> None:
-    asked = [(task, environment.question(task), label) for task in tasks for label in labels]
+    asked = [(task, grades.question(task), label) for task in tasks for label in labels]
     prompts = [argument_for(question, label) for _, question, label in asked]
     texts = await writer.write(
         prompts, [derive(seed, "argue", task.id, label) for task, _, label in asked]
@@ -156,7 +157,7 @@ async def _argue_some(
         if isinstance(text, Fault) or leaks(text):
             log.fault(text.cause if isinstance(text, Fault) else "leak")
             continue
-        grade = await attempt(environment.grade(task, text))
+        grade = await attempt(grades.grade(task, text))
         if isinstance(grade, Fault):
             log.fault(grade.cause)
         elif grade.answer is None:
@@ -169,23 +170,8 @@ async def _argue_some(
             )
 
 
-def check_gradable(environment: Environment[Any]) -> None:
-    """Raises: ConfigError if answers cannot be labelled."""
-    missing = [
-        method.__name__
-        for method in (Environment.question, Environment.grade)
-        if not environment.provides(method)
-    ]
-    if missing:
-        raise ConfigError(
-            f"{type(environment).__name__} has no {' and no '.join(missing)}; expected "
-            "question(task), the prompt that a verifier reads, and grade(task, text), whether an "
-            "answer is right: define both, or use an environment such as debate"
-        )
-
-
 async def _listen(
-    environment: Environment[Any],
+    grades: Grades,
     episode: Episode,
     agents: frozenset[str],
     temperature: float,
@@ -196,14 +182,14 @@ async def _listen(
         assert episode.fault is not None
         log.fault(episode.fault.cause)
         return
-    prompt = as_chat(environment.question(episode.task))
+    prompt = as_chat(grades.question(episode.task))
     for _, round_ in walk(episode.root):
         for outcome in round_.outcomes:
             if outcome.fault is not None:
                 log.fault(outcome.fault.cause)
         for agent, completions in round_.samples.items():
             for text in (completion.text for completion in completions if agent in agents):
-                grade = await attempt(environment.grade(episode.task, text))
+                grade = await attempt(grades.grade(episode.task, text))
                 if isinstance(grade, Fault):
                     log.fault(grade.cause)
                 elif grade.answer is None:

@@ -9,7 +9,7 @@ from motet.settings import Lora, Optimizer, Settings
 
 
 class VerifierOptimizer(Optimizer):
-    """AdamW and its learning-rate schedule."""
+    """The optimizer and its learning-rate schedule."""
 
     learning_rate: float = Field(default=1e-4, gt=0.0)
     """The peak learning rate of the schedule."""

@@ -52,22 +52,33 @@ if TYPE_CHECKING:
     from motet.api import write_config as write_config
     from motet.api.comparison import runs as runs
     from motet.config.schema import RunConfig
+    from motet.core import Chats as Chats
     from motet.core import Completion as Completion
+    from motet.core import Demonstrates as Demonstrates
     from motet.core import Demonstration as Demonstration
+    from motet.core import Drawing as Drawing
+    from motet.core import Draws as Draws
     from motet.core import Environment as Environment
     from motet.core import Episode as Episode
     from motet.core import Fault as Fault
     from motet.core import Grade as Grade
+    from motet.core import Grades as Grades
     from motet.core import Message as Message
+    from motet.core import NamesConventions as NamesConventions
     from motet.core import Outcome as Outcome
+    from motet.core import OwnsTasks as OwnsTasks
+    from motet.core import PlaysAlone as PlaysAlone
     from motet.core import Prompt as Prompt
+    from motet.core import ReadsRows as ReadsRows
     from motet.core import Reply as Reply
     from motet.core import Round as Round
+    from motet.core import Score as Score
+    from motet.core import Solves as Solves
     from motet.core import Task as Task
     from motet.core import Transition as Transition
+    from motet.core import Votes as Votes
     from motet.credit.own import CreditStep as CreditStep
     from motet.environments.check import check_environment as check_environment
-    from motet.environments.reward import Score as Score
     from motet.evaluation.baselines import BaselineTable as BaselineTable
     from motet.evaluation.crossplay import CrossplayResult as CrossplayResult
     from motet.evaluation.evaluate import EvaluationResult as EvaluationResult
@@ -86,11 +97,11 @@ _LATER = {
     " RecordedEpisode RunSummary check compare crossplay dry_run episodes evaluate export load_run"
     " load_team measure_baselines play read_config replay runs team_config train train_team warmup"
     " write_config",
-    "motet.core": "Completion Demonstration Environment Episode Fault Grade Message Outcome"
-    " Prompt Reply Round Task Transition",
+    "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
+    " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
+    " Reply Round Score Solves Task Transition Votes",
     "motet.credit.own": "CreditStep",
     "motet.environments.check": "check_environment",
-    "motet.environments.reward": "Score",
     "motet.evaluation.baselines": "BaselineTable",
     "motet.evaluation.crossplay": "CrossplayResult",
     "motet.evaluation.evaluate": "EvaluationResult",

@@ -76,10 +76,10 @@ ALGORITHMS: dict[str, Algorithm] = {
         # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), the critic reads the own or the joint
         # observation
         Algorithm(name="iac", critic_view="own", gae_lambda=0.95),
-        Algorithm(name="maac", critic_view="joint", gae_lambda=0.95, reward_sharing="all"),
+        Algorithm(name="maac", critic_view="joint", gae_lambda=0.95),
         # IPPO (arXiv 2011.09533) and MAPPO (2103.01955): the same with clipped updates
         Algorithm(name="ippo", critic_view="own", gae_lambda=0.95, **PPO),
-        Algorithm(name="mappo", critic_view="joint", gae_lambda=0.95, reward_sharing="all", **PPO),
+        Algorithm(name="mappo", critic_view="joint", gae_lambda=0.95, **PPO),
         # MAPoRL (arXiv 2502.18439): PPO over the tokens of each turn; returns include all agents'
         # later scores
         Algorithm(
@@ -102,6 +102,8 @@ ALGORITHMS: dict[str, Algorithm] = {
 def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> Algorithm:
     """Return a named algorithm with some fields replaced.
 
+    Fields that neither the row nor `overrides` sets are not in its `model_fields_set`.
+
     `name` is a key of `ALGORITHMS`, or a reference `module:NAME` or `./file.py:NAME` to an
     Algorithm.
 
@@ -115,7 +117,8 @@ def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> A
             f"{', '.join(ALGORITHMS)}, "
             f"or the Algorithm at package.module:NAME or ./file.py:NAME"
         )
-    algorithm = Algorithm.model_validate({**row.model_dump(), "name": row.name, **overrides})
+    said = row.model_dump(exclude_unset=True)
+    algorithm = Algorithm.model_validate({**said, "name": row.name, **overrides})
     _check_baseline(algorithm.baseline, folder)
     _check_policy_loss(algorithm, folder)
     return algorithm
@@ -225,6 +228,11 @@ def _baseline(algorithm: Algorithm) -> "Baseline":
     return BASELINES[algorithm.baseline]
 
 
+def compares_samples(algorithm: Algorithm) -> bool:
+    """Return whether advantages depend on the other samples of a group."""
+    return _baseline(algorithm).siblings or algorithm.scale == "std"
+
+
 def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
     """Check that the plan gives the algorithm groups that it can compare.
 
@@ -244,7 +252,7 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
             f"a Round, got rollout.samples {samples} with pairing {plan.pairing}: use even numbers "
             "and pairing: aligned"
         )
-    grouped = baseline.siblings or algorithm.scale == "std"
+    grouped = compares_samples(algorithm)
     comparing = (
         f"baseline {algorithm.baseline}"
         if algorithm.scale == "none"

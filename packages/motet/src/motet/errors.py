@@ -50,11 +50,6 @@ class EnvironmentFault(MotetError):
     """An environment failed to start, observe or step."""
 
 
-class NotProvided(MotetError):
-    """An optional method was called that the environment does not define. `Environment.provides`
-    says which ones it defines."""
-
-
 class RewardFault(MotetError):
     """A reward could not be computed. The completion itself may be right or wrong."""
 

@@ -74,7 +74,7 @@ def test_round_robin_gives_each_policy_its_block_in_the_order_of_the_team():
 
 
 def test_turns_learn_first_turn_one_then_in_blocks_from_the_last_down_and_again():
-    schedule = Schedule(kind="turns", warmup=2, block=2)
+    schedule = Schedule(kind="turns", first_turn_steps=2, block=2)
     ones = learners(schedule, range(1, 11))
     assert ones == ["p1 q1"] * 2 + ["p3 q3"] * 2 + ["p2 q2"] * 2 + ["p1 q1"] * 2 + ["p3 q3"] * 2
 
@@ -82,7 +82,7 @@ def test_turns_learn_first_turn_one_then_in_blocks_from_the_last_down_and_again(
 def test_the_published_turn_blocks():
     # MAPoRL: updates 0-19 train turn 1, then blocks of 40 from the last turn down to turn 1. Our
     # steps count from 1.
-    schedule = Schedule(kind="turns", warmup=20, block=40)
+    schedule = Schedule(kind="turns", first_turn_steps=20, block=40)
     learns = [int(one[1]) for one in learners(schedule, range(1, 182))]
     assert learns == [1] * 20 + [3] * 40 + [2] * 40 + [1] * 40 + [3] * 40 + [2]
 
@@ -91,7 +91,7 @@ def test_the_published_turn_blocks():
     ("fields", "message"),
     [
         ({"block": 4}, "needs kind round_robin or turns"),
-        ({"kind": "round_robin", "warmup": 2}, "needs kind turns"),
+        ({"kind": "round_robin", "first_turn_steps": 2}, "needs kind turns"),
     ],
 )
 def test_a_schedule_refuses_what_it_would_not_read(fields, message):

@@ -219,9 +219,9 @@ class BugFix(Environment[Repair]):
         levels = weighed(terms, self.options.weights)
         terms["levels"] = levels
         attempts = sum(FIXER in turn.replies for turn in state.turns)
-        if terms["success"] == 1.0 or attempts == self.attempts:
-            reward = self.options.reward.reward(levels)
-            return Transition(state, dict.fromkeys(self.agents, reward), done=True, terms=terms)
+        if score.success or attempts == self.attempts:
+            rewards = dict.fromkeys(self.agents, self.options.reward.reward(levels))
+            return Transition(state, rewards, True, terms, success=score.success)
         sources = program.sources if score.terms["parses"] == 1.0 else []
         feedback = await self.turns.feedback(
             self._attempt(state, text, program, score, terms), sources, suite, _examples(bug)
@@ -229,8 +229,9 @@ class BugFix(Environment[Repair]):
         return Transition(
             self._again(state, program, feedback),
             dict.fromkeys(self.agents, 0.0),
-            done=False,
-            terms=terms,
+            False,
+            terms,
+            success=score.success,
         )
 
     def _again(self, state: Repair, program: Program, feedback: Mapping[str, str]) -> Repair:

@@ -174,7 +174,8 @@ class TinyBugFix(Environment[TinyBug]):
             return Transition(reviewed, dict.fromkeys(AGENTS, 0.0), done=False)
         terms = await self._judge(state, replies["fixer"].text)
         reward = 0.2 * terms["parses"] + 0.3 * terms["tests_passed"] + 0.5 * terms["success"]
-        return Transition(state, dict.fromkeys(AGENTS, reward), done=True, terms=terms)
+        rewards = dict.fromkeys(AGENTS, reward)
+        return Transition(state, rewards, done=True, metrics=terms, success=terms["success"])
 
     def _begin(self, task: Task) -> TinyBug:
         of = task.fields

@@ -132,15 +132,16 @@ class FunctionAndExamples(Environment[FunctionTask]):
             tests = tuple(dict.fromkeys(_examples(examples, name)))[: self.options.examples]
         right = await self._right(function, name, tests)
         levels = PROGRAM * used + EXAMPLE * right
-        terms = {
+        success = float(right == len(tests) >= len(state.arguments))
+        metrics = {
             "defined": float(name != ""),
             "used": float(used),
             "right": right / self.options.examples,
             "levels": levels,
-            "success": float(right == len(tests) >= len(state.arguments)),
+            "success": success,
         }
-        reward = self.options.reward.reward(levels)
-        return Transition(state, dict.fromkeys(self.agents, reward), done=True, terms=terms)
+        rewards = dict.fromkeys(self.agents, self.options.reward.reward(levels))
+        return Transition(state, rewards, done=True, metrics=metrics, success=success)
 
     def solve(self, state: FunctionTask, seed: int) -> dict[str, str]:
         """Return the known function, and the known examples."""

@@ -33,6 +33,8 @@ class TurnScore(Protocol):
     @property
     def levels(self) -> float: ...
     @property
+    def success(self) -> bool: ...
+    @property
     def terms(self) -> Mapping[str, float]: ...
 
 
@@ -116,10 +118,9 @@ class Turns:
         The episode ends after turn `count`, or with `stop` if all tests pass.
         """
         rewards = dict.fromkeys(self.agents, self.options.reward.reward(score.levels))
-        solved = stop and score.terms["success"] == 1.0
-        return Transition(
-            state, rewards, solved or turn >= self.count, {**score.terms, "levels": score.levels}
-        )
+        over = (stop and score.success) or turn >= self.count
+        metrics = {**score.terms, "levels": score.levels}
+        return Transition(state, rewards, over, metrics, success=score.success)
 
     async def feedback(
         self, attempt: Attempt, sources: Sequence[str], suite: Suite, examples: Examples | None

@@ -8,8 +8,6 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from codejudge import Sandbox
 from motet.core import (
-    PERSONAL,
-    RIGHT,
     Chat,
     Environment,
     Grade,
@@ -285,7 +283,7 @@ class Debate(Environment[Debated]):
             boxed = {agent: reading.in_form for agent, reading in readings.items()}
             least, bad = self.options.min_length, self.options.bad_form_score
             rewards = in_good_form(rewards, texts, boxed, least, bad)
-        return Transition(following, rewards, done, self._terms(readings))
+        return self._judged(following, rewards, done, readings)
 
     def solve(self, state: Debated, seed: int) -> dict[str, str]:
         """Return the data's own solution for every agent."""
@@ -324,7 +322,14 @@ class Debate(Environment[Debated]):
         mean = sum(rewards.values()) / len(rewards)
         return agreement(answers.values()) >= wanted.share and mean >= wanted.score
 
-    def _terms(self, readings: Mapping[str, ParsedAnswer]) -> dict[str, float]:
+    def _judged(
+        self,
+        state: Debated,
+        rewards: Mapping[str, float],
+        done: bool,
+        readings: Mapping[str, ParsedAnswer],
+    ) -> Transition:
+        """Return the transition to `state`, with what the readings of the answers say."""
         answers = {agent: reading.answer for agent, reading in readings.items()}
         winner, count = majority(answers.values()), len(readings)
         won = [
@@ -332,19 +337,21 @@ class Debate(Environment[Debated]):
             for reading in readings.values()
             if winner is not None and reading.answer == winner
         ]
-        terms = {f"{RIGHT}{agent}": float(reading.right) for agent, reading in readings.items()}
-        terms |= {
-            "majority": float(bool(won) and won[0]),
-            "success": sum(reading.right for reading in readings.values()) / count,
+        metrics = {
             "answered": sum(answer is not None for answer in answers.values()) / count,
             "agreement": agreement(answers.values()),
         }
         if self.options.dataset == "maths":
-            terms["timed_out"] = sum(reading.timed_out for reading in readings.values()) / count
+            metrics["timed_out"] = sum(reading.timed_out for reading in readings.values()) / count
         penalty = self.options.format_penalty
-        if penalty:
-            terms |= {
-                f"{PERSONAL}{agent}": 0.0 if read.in_form else -penalty
-                for agent, read in readings.items()
-            }
-        return terms
+        bonus = {agent: 0.0 if read.in_form else -penalty for agent, read in readings.items()}
+        return Transition(
+            state,
+            rewards,
+            done,
+            metrics,
+            success=sum(reading.right for reading in readings.values()) / count,
+            right={agent: reading.right for agent, reading in readings.items()},
+            majority_right=bool(won) and won[0],
+            bonus=bonus if penalty else {},
+        )

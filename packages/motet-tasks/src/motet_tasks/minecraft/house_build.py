@@ -252,7 +252,7 @@ class HouseBuild(Environment[BuildState]):
                 left[taker][piece.block] -= piece.cells
                 parts[taker].append(_fill(piece))
         texts = {agent: "\n".join(lines) for agent, lines in parts.items()}
-        if self._build(house, texts).score.terms["success"] < 1.0:
+        if self._build(house, texts).score.success is False:
             raise EnvironmentFault(
                 "no known division of this house keeps to the agents' resources, palettes and "
                 "max_commands: allow more of them"

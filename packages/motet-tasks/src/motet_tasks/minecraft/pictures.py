@@ -91,7 +91,7 @@ class Picture:
         self, parts: Sequence[Mapping[Position, str]], palettes: Sequence[Sequence[str]]
     ) -> bool:
         world = {position: block for part in parts for position, block in part.items()}
-        return self.score(world, palettes).terms["success"] == 1.0
+        return self.score(world, palettes).success
 
     def score(self, world: Mapping[Position, str], palettes: Sequence[Sequence[str]]) -> BuildScore:
         return score_picture(self.target, self.area, world, palettes)

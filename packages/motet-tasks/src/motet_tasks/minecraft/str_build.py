@@ -247,7 +247,7 @@ class StrBuild(Environment[BuildState]):
         picture = _picture(state)
         for scheme in SCHEMES:
             texts = {agent: self._part(picture, scheme, agent) for agent in self.agents}
-            if self._build(picture, texts)[2].terms["success"] == 1.0:
+            if self._build(picture, texts)[2].success:
                 return texts
         raise EnvironmentFault(
             f"no known division of {'/'.join(picture.rows)} has the best score with these palettes "

@@ -93,10 +93,10 @@ def paid(
 ) -> Transition:
     """Return the transition to `state`, whose last turn has this score. All agents get the same
     reward."""
-    solved = options.stop_when_solved and score.terms["success"] == 1.0
-    terms = {**score.terms, "rejected": float(rejected), "levels": score.levels}
+    over = (options.stop_when_solved and score.success) or len(state.turns) >= turns
+    metrics = {**score.terms, "rejected": float(rejected), "levels": score.levels}
     rewards = dict.fromkeys(options.agents, options.reward.reward(score.levels))
-    return Transition(state, rewards, solved or len(state.turns) >= turns, terms)
+    return Transition(state, rewards, over, metrics, success=score.success)
 
 
 # ------------------------------------------------------------ words

@@ -3,6 +3,7 @@
 This folder judges code, answers and texts. The environments call it.
 """
 
-from motet.environments.reward import Reward, RewardLike, Score
+from motet.core import Score
+from motet.environments.reward import Reward, RewardLike
 
 __all__ = ["Reward", "RewardLike", "Score"]

@@ -25,9 +25,11 @@ _STONES = frozenset({"stone", "cobblestone", "stone_bricks"})
 
 @dataclass(frozen=True)
 class BuildScore:
-    """`levels` is the sum of the weighted terms. `terms` include `success`."""
+    """`levels` is the sum of the weighted terms. `success`: nothing is missing or wrong; the terms
+    repeat it."""
 
     levels: float
+    success: bool
     terms: Mapping[str, float]
 
 
@@ -84,7 +86,7 @@ def score_picture(
     )
     iou = _share(covered, len(wanted) + extra)
     terms = {**shares, "incomplete_palettes": incomplete, "iou": iou, "success": float(perfect)}
-    return BuildScore(levels, terms)
+    return BuildScore(levels, perfect, terms)
 
 
 def score_house(
@@ -109,13 +111,14 @@ def score_house(
     solid = {position for position, block in target.items() if not is_air(block)}
     both = len(solid & world.keys())
     taken = 0.0 if killed or damage <= 0 or health <= 0 else min(1.0, damage / health)
+    perfect = right == len(target) and taken == 0.0
     terms = {
         "cells_right": _share(right, len(target)),
         "damage": taken,
         "iou": _share(both, len(solid) + len(world) - both),
-        "success": float(right == len(target) and taken == 0.0),
+        "success": float(perfect),
     }
-    return BuildScore(terms["cells_right"] + DAMAGE * taken, terms)
+    return BuildScore(terms["cells_right"] + DAMAGE * taken, perfect, terms)
 
 
 def stock_of(counts: Mapping[str, int], agents: int) -> dict[str, int]:

@@ -147,11 +147,13 @@ class ClassScore:
 
     levels: float
     """The weighted sum of the terms in `WEIGHTS`."""
+    success: bool
+    """Whether all tests passed."""
     terms: Mapping[str, float]
     """The terms in `WEIGHTS`, and further ones.
 
-    `success` is 1 if all tests passed. `ignored` is the number of definitions left out. For each
-    agent, `NAME_valid` is the fraction of its own methods that parse.
+    They repeat `success`. `ignored` is the number of definitions left out. For each agent,
+    `NAME_valid` is the fraction of its own methods that parse.
     """
     share: float
     """Fraction of the tests that passed."""
@@ -172,7 +174,7 @@ async def score_class(merged: Merged, shares: Shares, suite: Suite, sandbox: Jud
     levels = sum(WEIGHTS[name] * value for name, value in reached.items())
     own = {f"{agent}_valid": len(merged.valid[agent]) / len(keys) for agent, keys in shares.items()}
     terms = {**reached, "success": float(verdict.passed), "ignored": float(merged.ignored), **own}
-    return ClassScore(levels, terms, verdict.share)
+    return ClassScore(levels, verdict.passed, terms, verdict.share)
 
 
 def notes_on(merged: Merged, shares: Shares) -> dict[str, tuple[Note, ...]]:

@@ -155,11 +155,13 @@ class CodeScore:
 
     levels: float
     """The weighted sum of the terms."""
+    success: bool
+    """Whether all tests passed."""
     terms: Mapping[str, float]
     """Every term of `WEIGHTS`, 0 if its level was not reached, and further ones.
 
-    `success` is 1 if all tests passed. With helpers, `needs_aux` is 1 if main calls a helper, and
-    fewer tests pass when helpers' functions return `Nothing`.
+    They repeat `success`. With helpers, `needs_aux` is 1 if main calls a helper, and fewer tests
+    pass when helpers' functions return `Nothing`.
     """
     notes: Mapping[str, tuple[Note, ...]]
     """Function -> findings about it, in the order of the levels, up to the last level reached."""
@@ -199,7 +201,8 @@ async def score_program(program: Program, suite: Suite, sandbox: Judge) -> CodeS
     terms = {name: found[name] for name in WEIGHTS if name in found}
     levels = sum(WEIGHTS[name] * value for name, value in terms.items())
     notes = _notes(program, together)
-    return CodeScore(levels, {**terms, "success": float(success), **needs}, notes, share)
+    every = {**terms, "success": float(success), **needs}
+    return CodeScore(levels, success, every, notes, share)
 
 
 def _notes(program: Program, together: Cooperation | None) -> dict[str, tuple[Note, ...]]:

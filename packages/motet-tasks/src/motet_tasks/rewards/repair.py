@@ -108,6 +108,8 @@ def weighed(terms: Mapping[str, float], weights: RepairWeights) -> float:
 class RepairScore:
     """The score of an attempt, with reasons."""
 
+    success: bool
+    """Whether all tests passed."""
     terms: Mapping[str, float]
     """The terms of the repair itself: every term of RepairWeights except `located`."""
     notes: Sequence[Note]
@@ -136,10 +138,11 @@ async def score_repair(program: Program, buggy: str, suite: Suite, sandbox: Judg
                 f"the program cannot be read: {error}" if error else "the program can be read",
             )
         )
+    success = verdict is not None and verdict.passed
     terms = {
         "parses": float(verdict is not None),
         "tests_passed": verdict.share if verdict is not None else 0.0,
-        "success": float(verdict is not None and verdict.passed),
+        "success": float(success),
         "kept": kept(buggy, program.main.text) if verdict is not None else 0.0,
     }
-    return RepairScore(terms, tuple(notes))
+    return RepairScore(success, terms, tuple(notes))

@@ -55,6 +55,8 @@ class Cost:
     """What a user should know about the models, such as what ends their completions."""
     rewards: str = ""
     """From which rewards the agents learn. Empty for one agent."""
+    derived: list[str] = field(default_factory=list)
+    """Which options of the algorithm were derived, and from what."""
     homes: list[ProcessCost] = field(default_factory=list)
     """Empty without a `cluster` section."""
     expected: Planned | None = None
@@ -121,6 +123,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
             ],
             notes=notes,
             rewards=rewards_of(settings),
+            derived=list(setup.derived),
             homes=[] if cluster is None else processes_of(settings, sizes, setup.team),
             expected=planned(settings, sizes, setup.team, GPUS[DEFAULT])
             if cluster is not None and cluster.learners.gpus

@@ -26,7 +26,7 @@ from motet.config.validation import validate_options
 from motet.core import Environment, Episode, Message
 from motet.environments.debating import AnswerVerifier
 from motet.errors import ConfigError, RewardFault
-from motet.evaluation.candidates import SelectionTable, asked, judge, selection_table
+from motet.evaluation.candidates import SelectionTable, asked, grades_of, judge, selection_table
 from motet.evaluation.evaluate import (
     Evaluation,
     EvaluationResult,
@@ -248,17 +248,7 @@ async def _open_verifier(target: VerifierLike, setup: TaskSetup) -> AnswerVerifi
     Raises: ConfigError if the verifier does not respond, or if the environment cannot say which
     answers are right.
     """
-    missing = [
-        method.__name__
-        for method in (Environment.question, Environment.grade)
-        if not setup.environment.provides(method)
-    ]
-    if missing:
-        raise ConfigError(
-            f"{type(setup.environment).__name__} has no {' and no '.join(missing)}; expected "
-            "question(task), the prompt that a verifier reads, and grade(task, text), whether an "
-            "answer is right: define both (docs/evaluation.md)"
-        )
+    grades_of(setup.environment)
     verifier = scorer_of(target, setup.config)
     if isinstance(target, str | Path):
         await _try(verifier if not _is_address(target) else _impatient(str(target), setup.config))
@@ -315,10 +305,11 @@ async def _selected(
 ) -> SelectionTable:
     """Raises: ServerAway if the verifier's server is unavailable."""
     held = [played[0].task for played in games if valid_games(played)]
-    questions = {asked(setup.environment, task) for task in held}
+    grades = grades_of(setup.environment)
+    questions = {asked(grades, task) for task in held}
     with Progress(show) as progress:
         counter = progress.counter("score", len(questions))
-        judged = await judge(setup.environment, Needed(verifier), games, counter)
+        judged = await judge(grades, Needed(verifier), games, counter)
     return selection_table(judged, best_of, setup.config.seed)
 
 

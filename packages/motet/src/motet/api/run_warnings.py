@@ -47,7 +47,9 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     ]
     idle, steps = _never_due(setup), steps_of(setup)
     if idle:
-        found.append(f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or warmup")
+        found.append(
+            f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or first_turn_steps"
+        )
     return found
 
 
@@ -61,7 +63,9 @@ def rewards_of(settings: RunConfig) -> str:
         return "rewards: every agent learns from the scores of reward_model, the same for all"
     if algorithm.preference is not None:
         return "rewards: pairs of joint actions are compared by the mean of all agents' rewards"
-    option = f"(algorithm.reward_sharing: {algorithm.reward_sharing})"
+    joint = algorithm.critic_view == "joint" and algorithm.returns == "tree"
+    why = ", because one critic values the returns of all: critic_view joint" * joint
+    option = f"(algorithm.reward_sharing: {algorithm.reward_sharing}{why})"
     if not averaged:
         return f"rewards: each agent learns from its own {option}"
     own = " of later turns, and its own of this turn" * (algorithm.returns == "discounted_sum")
@@ -89,7 +93,10 @@ def _never_due(setup: TaskSetup) -> list[str]:
     # the first step of every block
     firsts = [
         1,
-        *(schedule.warmup + schedule.block * block + 1 for block in range(len(policy_turns))),
+        *(
+            schedule.first_turn_steps + schedule.block * block + 1
+            for block in range(len(policy_turns))
+        ),
     ]
     begun = [step for step in firsts if step <= steps_of(setup)]
     return [

@@ -137,7 +137,7 @@ def team_config(
         "team": {agent: agent for agent in agents},
         "decode": {"max_new_tokens": 32 if embedded else 256},
         "rollout": {"samples": [8] + [1] * (turns - 1)},
-        "algorithm": {"name": "marloo"} | ({"group_by": "task"} if turns > 1 else {}),
+        "algorithm": {"name": "marloo"},
         "optimizer": {"learning_rate": 2e-3 if embedded else 2e-5, "schedule": "linear"},
         "train": {"steps": steps},
     }

@@ -128,7 +128,7 @@ def train_once(
         stack.enter_context(alone(place))
         setup = stack.enter_context(open_task_setup(settings, train=True))
         begun = place / "config.yaml" if resume and place.is_dir() else None
-        settings = kept_dates(settings, begun, datetime.now())
+        settings = kept_dates(setup.config, begun, datetime.now())
         setup = replace(setup, config=settings)
         scratch = stack.enter_context(temporary.folder("motet-"))
         found = resumed(place, settings, setup.tasks) if resume else Resumed()
@@ -143,7 +143,8 @@ def train_once(
                 with _start_summary(settings, outputs, clock, resume_command, found):
                     settled = _warmed_up(setup, raw, outputs, trackers)
                     components = stack.enter_context(open_components(setup, settled, stop))
-                for line in filter(None, (rewards_of(setup.config), *setup.notes)):
+                said = (rewards_of(settings), *setup.derived, *setup.notes)
+                for line in filter(None, said):
                     progress.say(line)
             advice = resume_command if advise else None
             run = TrainingRun(

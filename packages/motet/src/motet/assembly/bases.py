@@ -12,7 +12,7 @@ from motet.assembly.before_loading import check_first_prompts, note_models
 from motet.assembly.models import load_model
 from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RunConfig
-from motet.core import Demonstration, Environment, Prompt, Team
+from motet.core import Demonstrates, Demonstration, Prompt, Solves, Team
 from motet.core.seeding import derive
 from motet.errors import ConfigError
 from motet.models.backbone import Policy
@@ -161,8 +161,8 @@ async def _corpus(setup: TaskSetup, model: str) -> list[tuple[Prompt, str]]:
     prompts of the tasks. Without a warm-up solutions are not used: they may take long to play, and
     not every row of a dataset has one.
     """
-    taught = setup.config.warmup is not None and setup.environment.provides(Environment.solve)
-    if setup.environment.provides(Environment.demonstrate) or taught:
+    taught = setup.config.warmup is not None and isinstance(setup.environment, Solves)
+    if isinstance(setup.environment, Demonstrates) or taught:
         shown, policies = await demonstrations_for(setup), starting_from(setup.config, model)
         return [shown.one(policies, "corpus", model, number) for number in range(CORPUS)]
     corpus: list[tuple[Prompt, str]] = []
@@ -215,11 +215,10 @@ async def demonstrations_for(setup: TaskSetup) -> Demonstrations:
     environment, team, seed = setup.environment, setup.team, setup.config.seed
     tasks = setup.tasks["train"] if "train" in setup.tasks else setup.tasks["eval"]
     plan = setup.config.rollout
-    if environment.provides(Environment.demonstrate):
-        return Demonstrations(
-            lambda key: environment.demonstrate(tasks[key % len(tasks)], key), team, seed
-        )
-    if not environment.provides(Environment.solve):
+    if isinstance(environment, Demonstrates):
+        demonstrate = environment.demonstrate
+        return Demonstrations(lambda key: demonstrate(tasks[key % len(tasks)], key), team, seed)
+    if not isinstance(environment, Solves):
         raise ConfigError(
             f"{type(environment).__name__} has no demonstrations and no solutions for the "
             "warm-up: define demonstrate(task, seed) or solve(state, seed), or drop warmup"

@@ -12,6 +12,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from motet.algorithms import credit_function
+from motet.assembly.derived import with_groups, with_rewards_at_end
 from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.parts import comparator_of, environment_of, reward_of
 from motet.assembly.services import Services
@@ -43,6 +44,8 @@ class TaskSetup:
     """Split ("train", "eval") -> its tasks. A split without a source is absent."""
     sandbox_level: str | None
     """The protection level of the sandbox. None if the environment asked for no sandbox."""
+    derived: Sequence[str] = ()
+    """Which options of the algorithm were derived for training, and from what."""
     warnings: list[str] = field(default_factory=list)
     """Warnings about the models, found when they are prepared."""
     notes: list[str] = field(default_factory=list)
@@ -68,7 +71,9 @@ def open_task_setup(
     Raises: ConfigError.
     """
     refuse_missing_objects(config, train=train)
+    derived: list[str] = []
     if train:
+        config, derived = with_groups(config)
         check_trainable(config)
         if config.credit is not None:
             credit_function(config.credit)
@@ -88,24 +93,31 @@ def open_task_setup(
             stage = Centralized(stage, config.centralized.agent, config.centralized.tags)
         team = team_of(config, stage)
         check_plan(config.rollout, stage, team)
-        if (
-            train
-            and config.algorithm.repeat_last_reward
-            and config.algorithm.returns == "tree"
-            and len(config.rollout.samples) > 1
-            and stage.rewards_at_end
-        ):
-            raise ConfigError(
-                f"{type(stage).__name__} gives a reward only at the end of an episode, but "
-                "algorithm.repeat_last_reward: true repeats it for every turn not played: set "
-                "algorithm.repeat_last_reward: false"
-            )
-        if train and config.algorithm.incentives.any:
-            _check_incentives(config, stage)
+        if train:
+            config, more = with_rewards_at_end(config, stage)
+            derived += more
+            _check_rewards(config, stage)
         tasks = tasks_of(config, stage, train=train) if reads_tasks else Tasks(config, stage)
-        yield TaskSetup(config, stage, team, tasks, services.sandbox_level)
+        yield TaskSetup(config, stage, team, tasks, services.sandbox_level, derived)
     finally:
         services.close()
+
+
+def _check_rewards(config: RunConfig, stage: Environment[Any]) -> None:
+    """Check that the algorithm fits when the environment rewards, and what it says of answers.
+
+    Raises: ConfigError.
+    """
+    algorithm, turns = config.algorithm, len(config.rollout.samples)
+    repeats = algorithm.repeat_last_reward and algorithm.returns == "tree" and turns > 1
+    if repeats and stage.rewards_at_end:
+        raise ConfigError(
+            f"{type(stage).__name__} gives a reward only at the end of an episode, but "
+            "algorithm.repeat_last_reward: true repeats it for every turn not played: set "
+            "algorithm.repeat_last_reward: false, or leave it out"
+        )
+    if algorithm.incentives.any:
+        _check_incentives(config, stage)
 
 
 def _check_incentives(config: RunConfig, stage: Environment[Any]) -> None:

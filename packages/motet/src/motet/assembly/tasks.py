@@ -8,7 +8,7 @@ from typing import Any
 
 from motet.config.schema import RunConfig
 from motet.config.sections import DataSource
-from motet.core import Environment, Task
+from motet.core import Environment, OwnsTasks, ReadsRows, Task
 from motet.core.row_values import kept
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError, MotetError, shortened
@@ -24,7 +24,7 @@ class Tasks(Mapping[str, list[Task]]):
     def __init__(self, config: RunConfig, environment: Environment[Any]) -> None:
         self._config, self._environment = config, environment
         self._sources = {"train": config.data.train, "eval": config.data.eval}
-        own = environment.provides(Environment.tasks)
+        own = isinstance(environment, OwnsTasks)
         self._splits = [
             split for split, source in self._sources.items() if own or source is not None
         ]
@@ -71,6 +71,7 @@ class Tasks(Mapping[str, list[Task]]):
             self.passed_over |= {split: empty} if empty else {}
         else:
             where = f"{config.environment.name}, tasks({split!r})"
+            assert isinstance(environment, OwnsTasks)
             with asking(where):
                 of_rows = [list(environment.tasks(split))]
         _refuse_repeats(of_rows, where)
@@ -110,7 +111,7 @@ def _from_rows(
     source: DataSource, split: str, environment: Environment[Any]
 ) -> tuple[list[list[Task]], tuple[str, ...]]:
     """Return the tasks of every row, and warnings about the dataset."""
-    if not environment.provides(Environment.task):
+    if not isinstance(environment, ReadsRows):
         raise ConfigError(
             f"data.{split} is set, but {type(environment).__name__} does not read rows: define "
             "task(row), or drop data"
@@ -160,7 +161,7 @@ def _refuse_repeats(of_rows: list[list[Task]], where: str) -> None:
             )
 
 
-def from_row(row: Mapping[str, Any], where: str, environment: Environment[Any]) -> list[Task]:
+def from_row(row: Mapping[str, Any], where: str, environment: ReadsRows) -> list[Task]:
     """Return the tasks of one row. Raises: ConfigError."""
     with asking(f"{where} with {shortened(', '.join(map(str, row)))}"):
         try:

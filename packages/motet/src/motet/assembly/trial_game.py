@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from motet.assembly.task_setup import TaskSetup
-from motet.core import Environment, Fault, Reply, Transition
+from motet.core import Fault, Reply, Solves, Transition
 from motet.rollout.faults import attempt
 from motet.user_code.plugins import is_reference
 from motet.user_code.timeouts import guarded, within
@@ -26,7 +26,7 @@ async def trial_game(setup: TaskSetup) -> int | Fault | None:
         return None
 
     def says_enough(turn: int, moved: Transition) -> bool:
-        return turn <= len(plan.samples) and "success" in moved.terms
+        return turn <= len(plan.samples) and moved.success is not None
 
     return await _play(setup, MOST_TURNS + 1, [], says_enough)
 
@@ -68,8 +68,7 @@ async def _play(
                 acting.append(tuple(environment.observe(state)))
                 if turn == turns:
                     return None
-                solves = environment.provides(Environment.solve)
-                solved = environment.solve(state, seed) if solves else {}
+                solved = environment.solve(state, seed) if isinstance(environment, Solves) else {}
                 replies = {agent: Reply(solved.get(agent, "")) for agent in acting[-1]}
                 stepped = state
                 moved = await within(

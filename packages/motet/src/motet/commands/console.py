@@ -120,7 +120,7 @@ def print_cost(cost: "Cost") -> None:
             gib = f"{home.memory / 2**30:.3f}"
             table.add_row(home.name, str(home.gpus), ", ".join(home.residents), gib)
         out.print(table)
-    for line in (cost.rewards, *cost.notes):
+    for line in (cost.rewards, *cost.derived, *cost.notes):
         if line:
             out.print(f"  {line}", soft_wrap=True)
     print_warnings(cost.warnings)

@@ -46,7 +46,7 @@ from motet.config.yaml import (
 )
 from motet.errors import ConfigError, shortened
 from motet.safety.reading import read_text
-from motet.settings import Settings
+from motet.settings import DERIVED, Settings
 from motet.user_code.objects import find_rows_in
 from motet.user_code.plugins import look_at, nearest
 
@@ -164,11 +164,12 @@ def dump_config(config: RunKeys) -> str:
     Three settings are still written as differences from a base: the algorithm (from its row), an
     agent's decode and a policy's optimizer. So a later override of the base still reaches them. The
     complete algorithm record is added as comments, unless its row is code that was not loaded.
+    There, `derived` stands for an option that a run derives, because nothing sets it.
     """
     sections = config.model_dump(mode="json")
-    said = sections["algorithm"]
+    said, left = sections["algorithm"], DERIVED - config.algorithm.model_fields_set
     rest = {
-        key: value
+        key: _DERIVED if key in left else value
         for key, value in config.algorithm.model_dump(mode="json").items()
         if key not in said
     }
@@ -252,21 +253,33 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
 
 _COMMENTED = re.compile(r"^  # (\w+): (.*)$", re.MULTILINE)
 """A line of the algorithm's options that `dump_config` adds as comments."""
+_ALWAYS_RECORDED = frozenset(
+    {"critic", "evaluation", "expert", "report", "sandbox", "threads", "verifier"}
+)
+"""Sections that every record has, and hardly a config that somebody writes."""
+_DERIVED = "derived"
 
 
 def _as_recorded(document: Document, path: Path) -> Document:
-    """Return a recorded config with the options of its algorithm that now have another default.
+    """Return a recorded config with the present names of its keys, and with the options of its
+    algorithm that now have another default.
 
     Such a config leaves out what its algorithm's row had when the run began, and names it in
-    comments. In the first versions all rows had `reward_sharing: all`, and there was no
-    `importance_ratio`: that of each token corrected for older weights.
+    comments. What a run would derive is there too, as it was then. In the first versions all rows
+    had `reward_sharing: all`, and there was no `importance_ratio`: that of each token corrected for
+    older weights.
     """
     said, train = (document.data.get(key) for key in ("algorithm", "train"))
     if not isinstance(said, Mapping):
         return document
     left_out = dict(_COMMENTED.findall(read_text(path)))
     known = {**left_out, **said}
-    then: dict[str, Any] = {}
+    complete = document.data.keys() >= _ALWAYS_RECORDED
+    then: dict[str, Any] = {
+        key: read_value(left_out[key], str(path))
+        for key in DERIVED
+        if complete and left_out.get(key, _DERIVED) != _DERIVED
+    }
     row = ALGORITHMS.get(str(said.get("name")))
     if left_out.get("reward_sharing") == "all" and (row is None or row.reward_sharing == "own"):
         then["reward_sharing"] = "all"
@@ -274,7 +287,12 @@ def _as_recorded(document: Document, path: Path) -> Document:
     weighed = left_out.get("preference") == "null" and known.get("importance_sampling") != "none"
     if lagged and weighed and "importance_ratio" not in known:
         then["importance_ratio"] = "token"
-    return replace(document, data={**document.data, "algorithm": {**then, **said}})
+    data = {**document.data, "algorithm": {**then, **said}}
+    schedule = data.get("schedule")
+    if complete and isinstance(schedule, Mapping) and "warmup" in schedule:  # its name before
+        renamed = {key: value for key, value in schedule.items() if key != "warmup"}
+        data["schedule"] = {**renamed, "first_turn_steps": schedule["warmup"]}
+    return replace(document, data=data)
 
 
 def _override(text: str) -> Document:

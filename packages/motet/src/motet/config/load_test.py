@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from motet.config.load import dump_config, load_config, make_config
+from motet.config.load import dump_config, load_config, load_recorded, make_config
 from motet.config.paths import named_configs
 from motet.config.validation import validate_options
 from motet.credit.baselines import BASELINES, Comparison
@@ -510,3 +510,15 @@ def test_a_run_that_was_recorded_before_ratios_of_joint_actions_keeps_those_of_t
         recorded.write_text(now.replace("  # importance_ratio: auto\n", ""))
         wanted = "token" if options[0] == "train.max_lag=1" and len(options) == 2 else "auto"
         assert load_config(recorded).algorithm.importance_ratio == wanted
+
+
+def test_a_recorded_schedule_is_read_by_its_name_of_before_and_a_new_config_is_not(small, tmp_path):
+    turns = ["schedule={kind: turns, first_turn_steps: 7}", "rollout.samples=[4,4]"]
+    config = load_config(small, turns)
+    then = dump_config(config).replace("  first_turn_steps: 7", "  warmup: 7")
+    assert "first_turn_steps" not in then
+    (tmp_path / "config.yaml").write_text(then)
+    assert load_config(tmp_path / "config.yaml") == config
+    assert load_recorded(tmp_path / "config.yaml").schedule.first_turn_steps == 7
+    with pytest.raises(ConfigError, match=r"schedule\.warmup: unknown key"):
+        load_config(small, ["schedule={kind: turns, warmup: 7}"])

@@ -22,7 +22,6 @@ from motet.config.no_effect import keys_without_effect, refuse_keys_without_effe
 from motet.config.paths import named_configs
 from motet.config.schema import RunConfig
 from motet.core import (
-    RIGHT,
     Completion,
     CreditState,
     Episode,
@@ -35,6 +34,7 @@ from motet.core import (
     ValueEstimate,
     walk,
 )
+from motet.core.terms import RIGHT
 from motet.credit.assign import assign_credit
 from motet.credit.critics import reading_of
 from motet.errors import ConfigError
@@ -520,7 +520,7 @@ def test_a_key_of_another_section_is_refused(sections, message):
         {"alarms": {"max_kl": 2.0}, "algorithm": DIVERGENCE},
         {"alarms": {"max_kl": None}},
         {"schedule": {"kind": "round_robin", "block": 2}},
-        {"schedule": {"kind": "turns", "block": 2, "warmup": 1}},
+        {"schedule": {"kind": "turns", "block": 2, "first_turn_steps": 1}},
     ],
 )
 def test_a_key_that_someone_reads_is_accepted(sections):

@@ -77,7 +77,8 @@ def _filled_from_its_row(value: Any) -> Any:
         return value
     name = value.get("name", DEFAULT_ALGORITHM)
     try:
-        return {**resolve(name, {}).model_dump(), **tupled(value), "name": name}
+        row = resolve(name, {}).model_dump(exclude_unset=True)
+        return {**row, **tupled(value), "name": name}
     except ConfigError as error:
         raise validation_error([(("name",), str(error))]) from error
 
@@ -622,7 +623,7 @@ def _filled(value: Any) -> Any:
         return value
     said = {**tupled(value), "name": name}
     if name in ALGORITHMS:
-        return {**ALGORITHMS[name].model_dump(), **said}
+        return {**ALGORITHMS[name].model_dump(exclude_unset=True), **said}
     if is_reference(name):
         return AlgorithmOfCode.model_validate(said)
     try:

@@ -13,14 +13,28 @@ This package does not import torch: environments and records handle strings and 
 episodes.py      tasks, messages, completions, and the trees that episodes are
 row_values.py    the values of rows and tasks, and their way to JSON and back
 environment.py   the base class of environments
+abilities.py     what an environment may do besides being played
+terms.py         what is said about a joint action besides its rewards, and its recorded names
 requests.py      requests to the models, and the protocols Sampler, Scorer and Publisher
 training.py      the team, scores, and the samples to train on
 """
 
-from motet.core.environment import Drawing, Environment, State, Transition
+from motet.core.abilities import (
+    ABILITIES,
+    Ability,
+    Chats,
+    Demonstrates,
+    Draws,
+    Grades,
+    NamesConventions,
+    OwnsTasks,
+    PlaysAlone,
+    ReadsRows,
+    Solves,
+    Votes,
+)
+from motet.core.environment import Drawing, Environment, Score, State, Transition
 from motet.core.episodes import (
-    PERSONAL,
-    RIGHT,
     Boundary,
     Chat,
     Completion,
@@ -61,34 +75,44 @@ from motet.core.training import (
 )
 
 __all__ = [
-    "PERSONAL",
-    "RIGHT",
+    "ABILITIES",
+    "Ability",
     "Boundary",
     "Chat",
+    "Chats",
     "Completion",
     "CreditState",
+    "Demonstrates",
     "Demonstration",
     "Drawing",
+    "Draws",
     "End",
     "Environment",
     "Episode",
     "Fault",
     "Grade",
+    "Grades",
     "Message",
+    "NamesConventions",
     "OnAnswer",
     "Outcome",
+    "OwnsTasks",
     "Path",
+    "PlaysAlone",
     "Prompt",
     "Publisher",
+    "ReadsRows",
     "Reply",
     "Round",
     "SampleId",
     "SampleRequest",
     "Sampled",
     "Sampler",
+    "Score",
     "ScoreRequest",
     "Scorer",
     "Scores",
+    "Solves",
     "State",
     "StopReason",
     "Task",
@@ -99,5 +123,6 @@ __all__ = [
     "ValueId",
     "ValueRequest",
     "ValueSample",
+    "Votes",
     "walk",
 ]

@@ -73,8 +73,8 @@ def _text(content: Any) -> str | None:
     return "".join(texts) if whole else None
 
 
-def accept(kind: type, base: type) -> None:
-    """Convert what the methods of `kind`, a new subclass of `base`, take and return."""
+def accept(kind: type) -> None:
+    """Convert what the methods of `kind`, a new subclass of Environment, take and return."""
     for name, converted in (
         *((name, _awaitable) for name in AWAITED),
         ("observe", _observing),
@@ -82,8 +82,7 @@ def accept(kind: type, base: type) -> None:
         ("demonstrate", _showing),
     ):
         method = vars(kind).get(name)
-        # `grade = Environment.grade` withdraws a method: it must stay the same object.
-        if inspect.isfunction(method) and method is not vars(base)[name]:
+        if inspect.isfunction(method):
             setattr(kind, name, converted(method))
 
 

@@ -4,7 +4,17 @@ import asyncio
 
 import pytest
 
-from motet.core import Demonstration, Environment, Message, Prompt, Reply, Task, Transition
+from motet.core import (
+    Demonstration,
+    Environment,
+    Grade,
+    Grades,
+    Message,
+    Prompt,
+    Reply,
+    Task,
+    Transition,
+)
 from motet.core.accepted import as_prompt
 from motet.errors import EnvironmentFault
 
@@ -29,7 +39,7 @@ class Plain(Environment):
         return {"a": [SYSTEM, ASKED]}
 
     def step(self, state, replies, seed):
-        return Transition(state + 1, {"a": 1.0}, True, {"success": 1.0})
+        return Transition(state + 1, {"a": 1.0}, True, success=1.0)
 
     def question(self, task):
         return [ASKED]
@@ -78,12 +88,17 @@ def test_an_environment_may_return_dicts_everywhere_and_needs_no_async():
         state = await environment.start(task, 0)
         return await environment.step(state, {"a": Reply("Hi")}, 0)
 
-    assert asyncio.run(play()) == Transition(1, {"a": 1.0}, True, {"success": 1.0})
+    assert asyncio.run(play()) == Transition(1, {"a": 1.0}, True, success=1.0)
 
 
-def test_a_withdrawn_method_stays_withdrawn():
-    class Without(Plain):
-        question = Environment.question
+def test_a_plain_grade_is_awaited_and_a_withdrawn_method_stays_withdrawn():
+    class Marks(Plain):
+        def grade(self, task, text):
+            return Grade(text, True)
 
-    assert not Without().provides(Environment.question)
-    assert Plain().provides(Environment.question)
+    class Without(Marks):
+        grade = None
+
+    assert asyncio.run(Marks().grade(Task("t", {}), "1")) == Grade("1", True)
+    assert isinstance(Marks(), Grades)
+    assert not isinstance(Without(), Grades)

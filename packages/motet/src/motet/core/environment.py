@@ -1,13 +1,15 @@
 """The base class of all multi-agent environments."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from math import isfinite
 from typing import Any, ClassVar, Generic, TypeVar
 
 from motet.core.accepted import accept
-from motet.core.episodes import Demonstration, Grade, Prompt, Reply, Task
-from motet.errors import NotProvided
+from motet.core.episodes import Prompt, Reply, Task
+from motet.core.terms import check_metrics, check_terms, recorded_terms
+from motet.errors import EnvironmentFault
 from motet.settings import Settings
 
 State = TypeVar("State")
@@ -15,12 +17,122 @@ State = TypeVar("State")
 
 @dataclass(frozen=True)
 class Transition:
-    """The result of one joint action. `rewards` has an entry for every agent of the environment."""
+    """The result of one joint action."""
 
     state: Any
     rewards: Mapping[str, float]
+    """Agent -> its reward, for every agent of the environment."""
     done: bool
-    terms: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Plain figures, which are only logged: parts of the reward, lengths, and so on."""
+    _: KW_ONLY
+    success: float | None = None
+    """How well the team solved the task: a bool, or a number from 0 to 1. Needed at the end of an
+    episode."""
+    right: Mapping[str, float] = field(default_factory=dict)
+    """Agent -> whether its own answer of this turn is right by a gold label: a bool, or a number
+    from 0 to 1. For the figures of debates and for `algorithm.incentives` (`says_right`)."""
+    majority_right: float | None = None
+    """Whether the most common answer of this turn is right."""
+    bonus: Mapping[str, float] = field(default_factory=dict)
+    """Agent -> what it earns on its own, such as a penalty for bad form: added to its own return of
+    this turn, not shared with other agents, without effect on other turns."""
+
+    def __new__(cls, *given: Any, **named: Any) -> "Transition":
+        check_terms("a Transition", named)
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        check_metrics("a Transition", self.metrics, self.success)
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """All these numbers by the names of the records."""
+        return recorded_terms(
+            success=self.success,
+            right=self.right,
+            majority_right=self.majority_right,
+            bonus=self.bonus,
+            metrics=self.metrics,
+        )
+
+    def checked(self, agents: Collection[str]) -> "Transition":
+        """Return it with every number as a float.
+
+        Raises: EnvironmentFault if a reward is missing, an agent is unknown, or a number is not
+        finite or outside its range.
+        """
+        if set(self.rewards) != set(agents):
+            raise EnvironmentFault(
+                f"step gave rewards for {_names(self.rewards)}; expected one for every agent: "
+                f"{_names(agents)}"
+            )
+        for what, given in (("right", self.right), ("bonus", self.bonus)):
+            if not set(given) <= set(agents):
+                raise EnvironmentFault(
+                    f"step gave {what} for {_names(given)}; expected agents of {_names(agents)}"
+                )
+        rewards = {agent: _finite(agent, self.rewards[agent]) for agent in agents}
+        success, majority_right = self.success, self.majority_right
+        return Transition(
+            self.state,
+            rewards,
+            self.done,
+            {name: _finite(name, value) for name, value in self.metrics.items()},
+            success=None if success is None else _share("success", success),
+            right={agent: _share(f"right of {agent}", it) for agent, it in self.right.items()},
+            majority_right=(
+                None if majority_right is None else _share("majority_right", majority_right)
+            ),
+            bonus={agent: _finite(f"bonus of {agent}", it) for agent, it in self.bonus.items()},
+        )
+
+
+def _finite(what: str, value: float) -> float:
+    number = float(value)
+    if not isfinite(number):
+        raise EnvironmentFault(
+            f"step gave {number} for {what}; expected a finite number: raise RewardFault if there "
+            "is no score"
+        )
+    return number
+
+
+def _share(what: str, value: float) -> float:
+    number = _finite(what, value)
+    if not 0.0 <= number <= 1.0:
+        raise EnvironmentFault(f"step gave {number} for {what}; expected a number from 0 to 1")
+    return number
+
+
+def _names(agents: Collection[str]) -> str:
+    return ", ".join(map(str, agents)) or "nobody"
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of a joint answer. Its fields are those of a `motet.Transition`."""
+
+    rewards: float | Mapping[str, float]
+    """One number for all agents, or one per agent."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Plain figures, which are only logged."""
+    _: KW_ONLY
+    success: float | None = None
+    right: Mapping[str, float] = field(default_factory=dict)
+    bonus: Mapping[str, float] = field(default_factory=dict)
+
+    def __new__(cls, *given: Any, **named: Any) -> "Score":
+        check_terms("a Score", named)
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        check_metrics("a Score", self.metrics, self.success)
+
+    def rewards_of(self, agents: Sequence[str]) -> dict[str, Any]:
+        """Return the reward of every agent, as it was given."""
+        given = self.rewards
+        return dict(given) if isinstance(given, Mapping) else dict.fromkeys(agents, given)
 
 
 @dataclass(frozen=True)
@@ -35,11 +147,10 @@ class Drawing:
 class Environment(ABC, Generic[State]):
     """Base class of all multi-agent environments. An environment sees only text.
 
-    It defines the roles, the prompts, the turns and the reward terms.
+    It defines the roles, the prompts, the turns and the rewards.
 
     A subclass sets `agents` and defines `start`, `observe` and `step`. Everything else is optional.
-    `environment.provides(Environment.solve)` says whether an environment defines an optional
-    method.
+    `core.abilities` has the optional methods, such as `solve`: a subclass just defines them.
 
     With `branches = True` a State is an immutable value, so a rollout branches by calling `step`
     twice from the same state. Errors are raised as `EnvironmentFault`, `RewardFault` or
@@ -60,7 +171,7 @@ class Environment(ABC, Generic[State]):
     """Every episode ends after at most this many turns. Longer plans are refused. None: no limit.
     """
     says_right: bool = False
-    """Whether every outcome has the term `right/AGENT` for every agent. Incentives need it."""
+    """Whether every Transition says who is `right`, for every agent. Incentives need it."""
     rewards_at_end: bool = False
     """Whether only the end of an episode is rewarded."""
     Options: ClassVar[type[Settings] | None] = None
@@ -69,7 +180,7 @@ class Environment(ABC, Generic[State]):
     def __init_subclass__(cls, **named: Any) -> None:
         """Accept prompts as in OpenAI's API, and plain functions where Motet awaits."""
         super().__init_subclass__(**named)
-        accept(cls, Environment)
+        accept(cls)
 
     @abstractmethod
     async def start(self, task: Task, seed: int) -> State:
@@ -90,80 +201,3 @@ class Environment(ABC, Generic[State]):
 
     async def close(self, state: State) -> None:
         """Release resources. Called once with each start state, also after a fault."""
-
-    # Optional methods. A method that is not overridden is not provided.
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        """Return the environment's own problems of `split` ("train" or "eval")."""
-        raise self._not_provided("tasks")
-
-    def task(self, row: Mapping[str, Any]) -> Task | Sequence[Task]:
-        """Return a dataset row as a task, or as any number of tasks.
-
-        The same row must give the same result again.
-        """
-        raise self._not_provided("task")
-
-    def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """Return one correct completion, for the warm-up."""
-        raise self._not_provided("demonstrate")
-
-    def solve(self, state: State, seed: int) -> Mapping[str, str]:
-        """Return a correct completion for every agent that acts now.
-
-        For the warm-up and for a reference team.
-        """
-        raise self._not_provided("solve")
-
-    def convention(self, task: Task, agent: str, text: str) -> str:
-        """Return a diagnostic label of a completion."""
-        raise self._not_provided("convention")
-
-    def alone(self) -> "Environment[Any]":
-        """Return the single-agent version of the environment, on the same tasks."""
-        raise self._not_provided("alone")
-
-    def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
-        """Return one answer from the agents' last texts, for a vote. None: there is no answer."""
-        raise self._not_provided("answer")
-
-    def drawing(self, task: Task, texts: Mapping[str, str]) -> Drawing:
-        """Return the target and what the agents' last texts make of it. The run folder has it as a
-        picture."""
-        raise self._not_provided("drawing")
-
-    def question(self, task: Task) -> Prompt:
-        """Return the prompt that a verifier reads before a completion that it judges."""
-        raise self._not_provided("question")
-
-    async def grade(self, task: Task, text: str) -> Grade:
-        """Return the answer in a completion, and whether it is correct by the gold answer."""
-        raise self._not_provided("grade")
-
-    def chat_task(self, text: str) -> Task:
-        """Return a person's text as a task, for `motet chat` and `motet serve`.
-
-        The task has no gold answer and no tests. The last turn of such an episode is not stepped,
-        so only `start`, `observe` and the steps before must work without them. Raises: ConfigError
-        that says which texts the environment reads.
-        """
-        raise self._not_provided("chat_task")
-
-    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
-        """Return the team's answer to a task of `chat_task`, from the agents' last texts."""
-        raise self._not_provided("chat_answer")
-
-    def provides(self, method: Callable[..., Any]) -> bool:
-        """Return whether an optional method is overridden: `provides(Environment.solve)`.
-
-        A subclass withdraws an inherited method with `solve = Environment.solve`.
-        """
-        name = method.__name__
-        found = next(vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind))
-        return found is not vars(Environment)[name]
-
-    def _not_provided(self, name: str) -> NotProvided:
-        return NotProvided(
-            f"{type(self).__name__} does not define {name}: define it, or call it only if "
-            f"provides(Environment.{name}) is true"
-        )

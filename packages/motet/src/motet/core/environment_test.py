@@ -5,26 +5,7 @@ import inspect
 
 import pytest
 
-from motet.core import Environment, Task
-from motet.errors import NotProvided
-
-TASK = Task("t", {})
-CALLS = {
-    Environment.tasks: ("train",),
-    Environment.task: ({},),
-    Environment.demonstrate: (TASK, 0),
-    Environment.solve: (None, 0),
-    Environment.convention: (TASK, "a", "text"),
-    Environment.alone: (),
-    Environment.answer: (TASK, {}),
-    Environment.question: (TASK,),
-    Environment.grade: (TASK, "text"),
-    Environment.drawing: (TASK, {}),
-    Environment.chat_task: ("text",),
-    Environment.chat_answer: (TASK, {}),
-}
-"""Every optional method, with arguments."""
-OPTIONAL = pytest.mark.parametrize("method", CALLS, ids=lambda method: method.__name__)
+from motet.core import Environment
 
 
 class Bare(Environment):
@@ -35,11 +16,10 @@ class Bare(Environment):
     async def step(self, state, replies, seed): ...
 
 
-def test_every_public_method_is_required_or_closes_or_asks_or_is_optional():
+def test_the_base_class_has_only_what_every_game_needs():
     methods = {name for name, value in vars(Environment).items() if inspect.isfunction(value)}
     public = {name for name in methods if not name.startswith("_")}
-    optional = {method.__name__ for method in CALLS}
-    assert public == optional | {"start", "observe", "step", "close", "provides"}
+    assert public == {"start", "observe", "step", "close"}
     assert Environment.__abstractmethods__ == {"start", "observe", "step"}
 
 
@@ -55,32 +35,3 @@ def test_the_defaults_promise_nothing():
     assert (bare.branches, bare.labels, bare.most_turns) == (False, (), None)
     assert (bare.says_right, bare.rewards_at_end, bare.Options) == (False, False, None)
     assert asyncio.run(bare.close(None)) is None
-
-
-async def called(environment, method):
-    result = method(environment, *CALLS[method])
-    return await result if inspect.iscoroutine(result) else result
-
-
-@OPTIONAL
-def test_a_method_that_is_not_overridden_is_not_provided_and_says_so(method):
-    name = method.__name__
-    assert not Bare().provides(method)
-    with pytest.raises(
-        NotProvided,
-        match=rf"^Bare does not define {name}: .*provides\(Environment.{name}\) is true",
-    ):
-        asyncio.run(called(Bare(), method))
-
-
-@OPTIONAL
-def test_a_method_is_provided_by_a_subclass_or_a_mixin_until_it_is_withdrawn(method):
-    own = {method.__name__: lambda self, *given: given}
-    kind = type("Own", (Bare,), own)
-    mixed = type("Mixed", (type("Mixin", (), own), Bare), {})
-    withdrawn = type("Withdrawn", (kind,), {method.__name__: method})
-    inherits = type("Inherits", (kind,), {})
-    provided = [one().provides(method) for one in (kind, inherits, mixed, withdrawn)]
-    assert provided == [True, True, True, False]
-    others = [other for other in CALLS if other is not method]
-    assert not any(kind().provides(other) for other in others)

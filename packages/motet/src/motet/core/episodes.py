@@ -1,8 +1,10 @@
 """Tasks, messages, completions, and the trees that episodes are."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
+
+from motet.core.terms import BONUS, MAJORITY_RIGHT, RIGHT, SUCCESS, by_agent
 
 StopReason = Literal["stop", "length"]
 """Why a completion ended.
@@ -19,18 +21,6 @@ limit: it was the last turn. pruned: this joint action was not selected for expa
 Path: TypeAlias = tuple[int, ...]
 """Position of a Round in its tree: the outcome index taken at each earlier Round; () is
 the root."""
-RIGHT = "right/"
-"""Prefix of the term `right/AGENT`: 1 if the agent's answer of this turn is correct, else 0.
-
-The gold label decides what is correct.
-"""
-PERSONAL = "personal/"
-"""Prefix of the term `personal/AGENT`: a bonus or penalty for this agent and this turn.
-
-It is added to the agent's return of this turn. It is not shared with other agents and does not
-affect other turns.
-"""
-
 
 # ------------------------------------------------------------ texts
 
@@ -167,12 +157,36 @@ class Outcome:
     """One reward for every agent of the team, also for agents that did not act. Empty if there is a
     fault."""
     terms: Mapping[str, float] = field(default_factory=dict)
-    """Named parts of the reward, and diagnostics. Every terminal outcome has `success` in [0, 1].
-    """
+    """What else the environment said in numbers, by the names of the records (`core.terms`)."""
     next: "Round | None" = None
     end: End | None = None
     """Set if and only if `next` and `fault` are None."""
     fault: Fault | None = None
+
+    @property
+    def success(self) -> float | None:
+        """How well the team solved the task, from 0 to 1. None if the environment does not say."""
+        return self.terms.get(SUCCESS)
+
+    @property
+    def right(self) -> dict[str, float]:
+        """Agent -> 1 if its own answer of this turn is right, else 0."""
+        return by_agent(self.terms, RIGHT)
+
+    @property
+    def majority_right(self) -> float | None:
+        """1 if the most common answer of this turn is right, else 0. None if nobody says."""
+        return self.terms.get(MAJORITY_RIGHT)
+
+    @property
+    def bonus(self) -> dict[str, float]:
+        """Agent -> what is added to its own return of this turn."""
+        return by_agent(self.terms, BONUS)
+
+    def rewarded(self, rewards: Mapping[str, float]) -> "Outcome":
+        """Return the same outcome with other rewards, and without a bonus."""
+        terms = {name: it for name, it in self.terms.items() if not name.startswith(BONUS)}
+        return replace(self, rewards=rewards, terms=terms)
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ def _greedy_returns(
     return torch.tensor(values, dtype=torch.float64), torch.tensor(missing)
 
 
-def _policy_turn(agent: str, turn: int) -> str:
+def _agent_turn(agent: str, turn: int) -> str:
     return f"{agent}/{turn}"
 
 
@@ -238,7 +238,7 @@ def _averages(samples: Sequence[TrainSample], state: CreditState) -> Tensor:
     means = [
         total / count if count else 0.0
         for total, count in (
-            state.averages.get(_policy_turn(s.id.agent, s.turn), (0.0, 0.0)) for s in samples
+            state.averages.get(_agent_turn(s.id.agent, s.turn), (0.0, 0.0)) for s in samples
         )
     ]
     return torch.tensor(means, dtype=torch.float64)
@@ -251,12 +251,12 @@ def _averages_after(
         return state.averages
     seen: dict[str, list[float]] = {}
     for sample, value in zip(samples, returns_S, strict=True):
-        seen.setdefault(_policy_turn(sample.id.agent, sample.turn), []).append(float(value))
+        seen.setdefault(_agent_turn(sample.id.agent, sample.turn), []).append(float(value))
     averages = dict(state.averages)
-    for policy_turn, values in seen.items():
-        total, count = averages.get(policy_turn, (0.0, 0.0))
+    for agent_turn, values in seen.items():
+        total, count = averages.get(agent_turn, (0.0, 0.0))
         kept = algorithm.average_decay
-        averages[policy_turn] = (kept * total + sum(values) / len(values), kept * count + 1.0)
+        averages[agent_turn] = (kept * total + sum(values) / len(values), kept * count + 1.0)
     return averages
 
 

@@ -93,7 +93,7 @@ def turn_advantages(
         advantages_NJ = ratios.weight_NJ * advantages_NJ
     advantages_S = table.of_samples(advantages_NJ)
     if algorithm.whiten:
-        advantages_S = _whitened(advantages_S, _policy_turns(table))
+        advantages_S = _whitened(advantages_S, _agent_turns(table))
     return AdvantageResult(
         advantages_S.tolist(),
         table.of_samples(returns_NJ),
@@ -215,9 +215,9 @@ def completion_advantages(
     else:
         targets_SL = values_SL + advantages_SL
     if algorithm.whiten:
-        turn_SL = torch.tensor(_policy_turns(table))[rows, None].expand_as(mask_SL)
+        agent_turn_SL = torch.tensor(_agent_turns(table))[rows, None].expand_as(mask_SL)
         advantages_SL = advantages_SL.masked_scatter(
-            mask_SL, _whitened(advantages_SL[mask_SL], turn_SL[mask_SL].tolist())
+            mask_SL, _whitened(advantages_SL[mask_SL], agent_turn_SL[mask_SL].tolist())
         )
     advantages: list[float | tuple[float, ...]] = [0.0] * len(samples)
     value_samples = []
@@ -270,7 +270,7 @@ def _policy_turns_of(
     return tuple(policy_turn for policy_turn in found if policy_turn[0] not in team.frozen)
 
 
-def _policy_turns(table: Table) -> list[int]:
+def _agent_turns(table: Table) -> list[int]:
     """Return a number for each sample that identifies its agent and turn."""
     turns = 1 + max(sample.turn for sample in table.samples)
     return [
@@ -279,12 +279,13 @@ def _policy_turns(table: Table) -> list[int]:
     ]
 
 
-def _whitened(advantages_S: Tensor, policy_turns: Sequence[int]) -> Tensor:
+def _whitened(advantages_S: Tensor, agent_turns: Sequence[int]) -> Tensor:
     """Whiten the advantages of each agent and turn separately, so that the rewards of one turn do
     not affect the advantages of others."""
-    turn_S, result_S = torch.tensor(policy_turns), advantages_S.clone()
-    for policy_turn in sorted(set(policy_turns)):
-        result_S[turn_S == policy_turn] = whiten(advantages_S[turn_S == policy_turn])
+    agent_turn_S, result_S = torch.tensor(agent_turns), advantages_S.clone()
+    for agent_turn in sorted(set(agent_turns)):
+        own_S = agent_turn_S == agent_turn
+        result_S[own_S] = whiten(advantages_S[own_S])
     return result_S
 
 

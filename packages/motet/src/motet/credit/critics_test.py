@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from motet.algorithms import resolve
 from motet.core import (
-    PERSONAL,
-    RIGHT,
     Completion,
     CreditState,
     Episode,
@@ -25,6 +23,7 @@ from motet.core import (
     ValueId,
     walk,
 )
+from motet.core.terms import BONUS, RIGHT
 from motet.credit.assign import Credit, assign_credit
 from motet.credit.critics import explained_variance
 from motet.settings import Algorithm
@@ -370,12 +369,12 @@ def right(a: float, b: float, **terms: float) -> dict[str, float]:
 def two_debates(penalty: float = 0.0) -> list[Episode]:
     """Two debates: in the first, a adopts b's answer; in the second, no answer changes.
 
-    `penalty` is a's personal term in the second turn of the first debate.
+    `penalty` is a's bonus in the second turn of the first debate.
     """
-    personal = {PERSONAL + "a": penalty}
+    bonus = {BONUS + "a": penalty}
     return [
         path(
-            [Turn((0.0, 1.0), terms=right(0, 1)), Turn((1.0, 1.0), terms=right(1, 1, **personal))],
+            [Turn((0.0, 1.0), terms=right(0, 1)), Turn((1.0, 1.0), terms=right(1, 1, **bonus))],
             "e",
         ),
         path([Turn((0.2, 1.0), terms=right(0, 1)), Turn((0.0, 1.0), terms=right(0, 1))], "f"),
@@ -398,10 +397,10 @@ def test_an_incentive_of_a_later_turn_leaves_the_turn_before_as_it_was(returns, 
         for size in (0.0, 3.0)
     )
     changed = {key for key in without if without[key] != with_alpha[key]}
-    policy_turn = {("e", 1, "a"), ("f", 1, "a")}
+    of_a = {("e", 1, "a"), ("f", 1, "a")}
     if whiten:  # whitened per agent and turn; two values always become -1 and 1
-        assert changed <= policy_turn
-        assert {abs(round(with_alpha[key], 6)) for key in policy_turn} == {1.0}
+        assert changed <= of_a
+        assert {abs(round(with_alpha[key], 6)) for key in of_a} == {1.0}
     else:
         assert changed == {("e", 1, "a")}
         assert with_alpha["e", 1, "a"] - without["e", 1, "a"] == pytest.approx(3.0)
@@ -441,10 +440,10 @@ def test_whitening_centres_and_scales_each_agents_turn_by_itself(name):
     )
     for t in (0, 1):
         for agent in AGENTS:
-            policy_turn = [plain[e, t, agent] for e in "efg"]
-            mean = sum(policy_turn) / 3
-            spread = (sum((value - mean) ** 2 for value in policy_turn) / 3) ** 0.5
-            expected = [(value - mean) / spread for value in policy_turn]
+            alike = [plain[e, t, agent] for e in "efg"]
+            mean = sum(alike) / 3
+            spread = (sum((value - mean) ** 2 for value in alike) / 3) ** 0.5
+            expected = [(value - mean) / spread for value in alike]
             assert [white[e, t, agent] for e in "efg"] == pytest.approx(expected)
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.algorithms import resolve
-from motet.core import RIGHT, Completion, CreditState, Episode, Outcome, Round, Scores, Task, Team
+from motet.core import Completion, CreditState, Episode, Outcome, Round, Scores, Task, Team
+from motet.core.terms import RIGHT
 from motet.credit.assign import assign_credit
 from motet.credit.returns import Forest, bonuses
 from motet.errors import ConfigError
@@ -287,7 +288,5 @@ def test_who_asks_for_incentives_must_be_told_who_was_right():
         "e", Task("t", {}), Round(0, root.prompts, root.prompt_tokens, root.samples, (mute,))
     )
     algorithm = resolve("mareinforce", {"incentives": {"beta1": 1.0}})
-    with pytest.raises(
-        ConfigError, match="need the term right/me, but an outcome does not have it"
-    ):
+    with pytest.raises(ConfigError, match="does not say it of me: give it right="):
         assign_credit([episode], Scores(), algorithm, CreditState(), TEAM, 1)

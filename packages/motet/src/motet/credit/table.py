@@ -3,13 +3,13 @@
 Maps values per joint action to values per sample and back.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from motet.core import PERSONAL, RIGHT, Outcome, Path, Round, SampleId, TrainSample
+from motet.core import Outcome, Path, Round, SampleId, TrainSample
 from motet.credit.returns import (
     Forest,
     bonuses,
@@ -128,33 +128,28 @@ class Table:
         return rewards_NJ
 
     def extras_NJ(self, algorithm: Algorithm) -> Tensor:
-        """Return what is added to the return of one turn of one agent only: the personal term and
+        """Return what is added to the return of one turn of one agent only: its bonus and
         incentives. float64 [N, J]
 
         Raises: ConfigError if incentives are set and an outcome does not say who was right.
         """
+        bonus_J = [outcome.bonus for outcome in self.outcomes]
         extras_NJ = torch.tensor(
-            [
-                [_term(outcome.terms, PERSONAL + agent) for outcome in self.outcomes]
-                for agent in self.agents
-            ],
+            [[bonus.get(agent, 0.0) for bonus in bonus_J] for agent in self.agents],
             dtype=torch.float64,
         )
         if not algorithm.incentives.any:
             return extras_NJ
-        missing = [
-            a for a in self.agents for outcome in self.outcomes if RIGHT + a not in outcome.terms
-        ]
+        right_J = [outcome.right for outcome in self.outcomes]
+        missing = [agent for agent in self.agents for right in right_J if agent not in right]
         if missing:
             raise ConfigError(
-                f"algorithm.incentives need the term {RIGHT}{missing[0]}, but an outcome does not "
-                "have it: use an environment with gold labels, or drop algorithm.incentives"
+                f"algorithm.incentives need to know who is right, but a transition of the "
+                f"environment does not say it of {missing[0]}: give it right={{agent: ...}} for "
+                "every agent, use an environment with gold labels, or drop algorithm.incentives"
             )
         right_NJ = torch.tensor(
-            [
-                [outcome.terms[RIGHT + agent] > 0.5 for outcome in self.outcomes]
-                for agent in self.agents
-            ]
+            [[right[agent] > 0.5 for right in right_J] for agent in self.agents]
         )
         return extras_NJ + bonuses(right_NJ, self.forest, algorithm.incentives)
 
@@ -254,7 +249,3 @@ def _samples(round_: Round, episode: str, path: Path, share: float) -> Iterator[
                 advantage=0.0,
                 share=share / len(took_part),
             )
-
-
-def _term(terms: Mapping[str, float], name: str) -> float:
-    return terms[name] if name in terms else 0.0

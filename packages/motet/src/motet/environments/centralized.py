@@ -6,17 +6,18 @@ completion with a tagged section for every agent instead of one completion each.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from motet.core import (
-    PERSONAL,
-    RIGHT,
+    Demonstrates,
     Demonstration,
     Drawing,
     Environment,
+    Grades,
     Message,
+    PlaysAlone,
     Prompt,
     Reply,
     Task,
@@ -45,6 +46,8 @@ class Centralized(Wrapper[CentralizedState]):
     mean of the agents' rewards. Chats become one user message; prompts that are plain strings are
     joined without instructions, because base models follow none.
     """
+
+    gives_up = (PlaysAlone, Grades)  # these are about one agent's own completion
 
     def __init__(
         self,
@@ -85,11 +88,6 @@ class Centralized(Wrapper[CentralizedState]):
                 f"centralized.tags gives {', '.join(self.tags.values())}; expected different tags"
             )
 
-    def provides(self, method: Callable[..., Any]) -> bool:
-        if method.__name__ in ("alone", "grade"):  # these are about one agent's own completion
-            return False
-        return super().provides(method)
-
     async def start(self, task: Task, seed: int) -> CentralizedState:
         return CentralizedState(await self.environment.start(task, seed))
 
@@ -103,15 +101,14 @@ class Centralized(Wrapper[CentralizedState]):
         acting = self.environment.observe(state.inner)
         parts = {agent: Reply(self.section(joint.text, agent), joint.stop) for agent in acting}
         moved = await self.environment.step(state.inner, parts, seed)
-        personal = (value for name, value in moved.terms.items() if name.startswith(PERSONAL))
-        total = sum(moved.rewards.values()) + sum(personal)
-        terms = {
-            name: value
-            for name, value in moved.terms.items()
-            if not name.startswith((PERSONAL, RIGHT))
-        }
-        rewards = {self.agents[0]: total / len(moved.rewards)}
-        return Transition(CentralizedState(moved.state), rewards, moved.done, terms)
+        total = sum(moved.rewards.values()) + sum(moved.bonus.values())
+        return replace(
+            moved,
+            state=CentralizedState(moved.state),
+            rewards={self.agents[0]: total / len(moved.rewards)},
+            right={},
+            bonus={},
+        )
 
     def prompt(self, prompts: Mapping[str, Prompt]) -> Prompt:
         """Return the joint prompt of the agents that act."""
@@ -155,6 +152,7 @@ class Centralized(Wrapper[CentralizedState]):
 
         The agents' demonstrations are drawn independently, as in the warm-up of a team.
         """
+        assert isinstance(self.environment, Demonstrates)
         first = self.environment.demonstrate(task, seed)
         found = {first.agent: first}
         for number in range(TRIES):
@@ -166,22 +164,20 @@ class Centralized(Wrapper[CentralizedState]):
         return Demonstration(self.agents[0], self.prompt(prompts), text, first.turn)
 
     def solve(self, state: CentralizedState, seed: int) -> Mapping[str, str]:
-        return {self.agents[0]: self.joined(self.environment.solve(state.inner, seed))}
+        return {self.agents[0]: self.joined(super().solve(state, seed))}
 
     def convention(self, task: Task, agent: str, text: str) -> str:
-        labels = (
-            self.environment.convention(task, name, self.section(text, name)) for name in self.tags
-        )
-        return " + ".join(labels)
+        of_one = super().convention
+        return " + ".join(of_one(task, name, self.section(text, name)) for name in self.tags)
 
     def answer(self, task: Task, texts: Mapping[str, str]) -> str | None:
-        return self.environment.answer(task, self._sections(texts))
+        return super().answer(task, self._sections(texts))
 
     def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
-        return self.environment.chat_answer(task, self._sections(texts))
+        return super().chat_answer(task, self._sections(texts))
 
     def drawing(self, task: Task, texts: Mapping[str, str]) -> Drawing:
-        return self.environment.drawing(task, self._sections(texts))
+        return super().drawing(task, self._sections(texts))
 
     def _sections(self, texts: Mapping[str, str]) -> dict[str, str]:
         return {name: self.section(texts[self.agents[0]], name) for name in self.tags}

@@ -7,8 +7,11 @@ from motet.core import (
     Chat,
     Demonstration,
     Environment,
+    Grades,
     Message,
+    PlaysAlone,
     Reply,
+    Solves,
     Task,
     Transition,
 )
@@ -39,8 +42,9 @@ class TwoTurns(Environment):
     async def step(self, state, replies, seed):
         self.seen = {agent: reply.text for agent, reply in replies.items()}
         rewards = {agent: float(len(self.seen.get(agent, ""))) for agent in self.agents}
-        terms = {"success": 1.0, "right/a": 1.0, "right/b": 0.0, "personal/a": -1.0}
-        return Transition(state + 1, rewards, state == 1, terms)
+        right, bonus = {"a": True, "b": False}, {"a": -1.0}
+        done = state == 1
+        return Transition(state + 1, rewards, done, success=True, right=right, bonus=bonus)
 
     async def grade(self, task, text):
         raise AssertionError
@@ -139,10 +143,10 @@ def test_bad_tags_are_refused(tags, message):
 
 def test_it_provides_what_the_game_provides_except_what_is_about_one_agent():
     environment = Centralized(TwoTurns())
-    assert not environment.provides(Environment.alone)
-    assert not environment.provides(Environment.grade)
-    assert not environment.provides(Environment.solve)
-    assert Centralized(Relay(Relay.Options())).provides(Environment.solve)
+    assert not isinstance(environment, PlaysAlone)
+    assert not isinstance(environment, Grades)
+    assert not isinstance(environment, Solves)
+    assert isinstance(Centralized(Relay(Relay.Options())), Solves)
     assert not environment.says_right
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from codejudge import Limits, Sandbox
-from motet.core import Environment, Reply
+from motet.core import Chats, Reply
 from motet.environments.centralized import Centralized
 from motet.environments.chat_texts import one_or_each
 from motet.environments.debate_tiny import TinyDebate
@@ -60,8 +60,7 @@ class FakeSandbox(Sandbox):
 def test_an_environment_reads_a_persons_text_and_says_what_it_expects_of_others(name):
     kind, options, good, bad = GAMES[name]
     environment = build(kind, options)
-    assert environment.provides(Environment.chat_task)
-    assert environment.provides(Environment.chat_answer)
+    assert isinstance(environment, Chats)
     task = environment.chat_task(good)
     assert task == environment.chat_task(good)
     assert environment.observe(asyncio.run(environment.start(task, 0)))

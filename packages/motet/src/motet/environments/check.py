@@ -2,13 +2,25 @@
 
 import copy
 import json
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
-from motet.core import Environment, Message, Reply, Task, Transition
+from motet.core import (
+    Demonstrates,
+    Draws,
+    Environment,
+    Message,
+    NamesConventions,
+    OwnsTasks,
+    PlaysAlone,
+    Reply,
+    Solves,
+    Task,
+    Transition,
+    Votes,
+)
 from motet.environments.registry import check_is_environment
 from motet.environments.rules import Rule
 from motet.errors import EnvironmentFault
@@ -84,16 +96,14 @@ async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
     for task in chosen:
         for what, text in ODD_REPLIES.items():
             await exam.play(task, _always(text), f"where every agent replies with {what}")
-        if environment.provides(Environment.solve):
+        if isinstance(environment, Solves):
             last = await exam.play(task, exam.solution, "with the replies of solve()")
-            exam.require(
-                Rule.SOLVED, last.terms["success"] == 1.0, f"{dict(last.terms)} for task {task.id}"
-            )
+            exam.require(Rule.SOLVED, last.success == 1.0, f"{last.terms} for task {task.id}")
         exam.demonstrations(task)
         exam.conventions(task)
         exam.answers(task)
         exam.drawings(task)
-    if environment.provides(Environment.alone) and len(environment.agents) > 1:
+    if isinstance(environment, PlaysAlone) and len(environment.agents) > 1:
         alone = exam.ask("alone", environment.alone)
         await _examined(replace(exam, environment=alone, kept=Counter()), chosen)
         exam.require(Rule.ALONE, len(alone.agents) == 1, f"agents {list(alone.agents)}")
@@ -167,10 +177,12 @@ class _Exam:
 
     def tasks(self) -> list[Task]:
         """Return three of the environment's own eval tasks."""
-        found = self.environment.provides(Environment.tasks)
+        environment = self.environment
+        found = isinstance(environment, OwnsTasks)
         self.require(Rule.TASKS, found, "no method tasks(split): pass tasks to check_environment")
+        assert isinstance(environment, OwnsTasks)
         train, held_out = (
-            self.ask("tasks", self.environment.tasks, split) for split in ("train", "eval")
+            self.ask("tasks", environment.tasks, split) for split in ("train", "eval")
         )
         for split in (train, held_out):
             self.require(Rule.TASKS, len(split) > 0, "a split has no tasks")
@@ -194,47 +206,49 @@ class _Exam:
         return chosen
 
     def demonstrations(self, task: Task) -> None:
-        if not self.environment.provides(Environment.demonstrate):
+        environment = self.environment
+        if not isinstance(environment, Demonstrates):
             return
         for seed in range(DEMONSTRATIONS):
             shown, again = (
-                self.ask("demonstrate", self.environment.demonstrate, task, seed) for _ in range(2)
+                self.ask("demonstrate", environment.demonstrate, task, seed) for _ in range(2)
             )
             self.require(
                 Rule.DEMONSTRATES, shown == again, f"{shown} and then {again} for seed {seed}"
             )
             sound = (
-                shown.agent in self.environment.agents
+                shown.agent in environment.agents
                 and isinstance(shown.text, str)
                 and shown.turn >= 0
             )
             self.require(Rule.DEMONSTRATES, sound and _is_prompt(shown.prompt), str(shown))
 
     def conventions(self, task: Task) -> None:
-        if not self.environment.provides(Environment.convention):
+        environment = self.environment
+        if not isinstance(environment, NamesConventions):
             return
-        for agent in self.environment.agents:
+        for agent in environment.agents:
             for text in ODD_REPLIES.values():
-                label = self.ask("convention", self.environment.convention, task, agent, text)
+                label = self.ask("convention", environment.convention, task, agent, text)
                 self.require(Rule.CONVENTION, isinstance(label, str), repr(label))
 
     def answers(self, task: Task) -> None:
-        if not self.environment.provides(Environment.answer):
+        environment = self.environment
+        if not isinstance(environment, Votes):
             return
         for text in ODD_REPLIES.values():
-            texts = dict.fromkeys(self.environment.agents, text)
-            given, again = (
-                self.ask("answer", self.environment.answer, task, texts) for _ in range(2)
-            )
+            texts = dict.fromkeys(environment.agents, text)
+            given, again = (self.ask("answer", environment.answer, task, texts) for _ in range(2))
             self.require(Rule.ANSWER, given is None or isinstance(given, str), repr(given))
             self.require(Rule.ANSWER, given == again, f"{given!r} and then {again!r}")
 
     def drawings(self, task: Task) -> None:
-        if not self.environment.provides(Environment.drawing):
+        environment = self.environment
+        if not isinstance(environment, Draws):
             return
         for text in ODD_REPLIES.values():
-            texts = dict.fromkeys(self.environment.agents, text)
-            drawing = self.ask("drawing", self.environment.drawing, task, texts)
+            texts = dict.fromkeys(environment.agents, text)
+            drawing = self.ask("drawing", environment.drawing, task, texts)
             grids = [grid for row in drawing.panels for grid in row.values()]
             even = all(
                 len({len(row) for row in grid}) == 1
@@ -318,17 +332,19 @@ class _Exam:
         self.require(
             Rule.TRANSITION, isinstance(transition, Transition), f"{transition!r} at {how}"
         )
-        complete = set(transition.rewards) == set(self.environment.agents) and isinstance(
-            transition.done, bool
-        )
-        finite = all(map(math.isfinite, [*transition.rewards.values(), *transition.terms.values()]))
-        self.require(Rule.TRANSITION, complete and finite, f"{transition} at {how}")
-        if transition.done:
-            sound = "success" in transition.terms and 0.0 <= transition.terms["success"] <= 1.0
-            self.require(Rule.SUCCESS, sound, f"terms {dict(transition.terms)} at {how}")
+        self.require(Rule.TRANSITION, isinstance(transition.done, bool), f"{transition} at {how}")
+        success = transition.success
+        if transition.done or success is not None:
+            sound = success is not None and 0.0 <= success <= 1.0
+            self.require(Rule.SUCCESS, sound, f"success {success} at {how}")
+        try:
+            transition.checked(self.environment.agents)
+        except (EnvironmentFault, TypeError, ValueError) as error:
+            self.require(Rule.TRANSITION, False, f"{error} at {how}: {transition}")
         return transition
 
     def solution(self, state: Any, acting: Sequence[str]) -> Mapping[str, Reply]:
+        assert isinstance(self.environment, Solves)
         texts = self.ask("solve", self.environment.solve, state, self.seed)
         silent = [agent for agent in acting if agent not in texts]
         self.require(Rule.SOLVED, not silent, f"nothing for {', '.join(silent)}")

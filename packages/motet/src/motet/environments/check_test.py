@@ -36,7 +36,7 @@ class NoTasks(Environment):
             replace(state, number=state.number + 1),
             {"a": right, "b": right},
             done,
-            {"success": right},
+            success=right,
         )
 
     def solve(self, state, seed):
@@ -133,12 +133,12 @@ class NotANumber(Good):
 
 class Silent(Good):
     async def step(self, state, replies, seed):
-        return replace(await super().step(state, replies, seed), terms={})
+        return replace(await super().step(state, replies, seed), success=None)
 
 
 class Overjoyed(Good):
     async def step(self, state, replies, seed):
-        return replace(await super().step(state, replies, seed), terms={"success": 2.0})
+        return replace(await super().step(state, replies, seed), success=2.0)
 
 
 class Identity(Good):
@@ -156,7 +156,8 @@ class Counting(Good):
         self.count += 1
         return replace(
             await super().step(state, replies, seed),
-            terms={"success": 0.0, "count": float(self.count)},
+            success=0.0,
+            metrics={"count": float(self.count)},
         )
 
 
@@ -171,7 +172,7 @@ class Writing(Good):
 
     async def step(self, state, replies, seed):
         state.append(1)
-        return Transition(list(state[:0]), {"a": 0.0, "b": 0.0}, True, {"success": 0.0})
+        return Transition(list(state[:0]), {"a": 0.0, "b": 0.0}, True, success=0.0)
 
 
 class Endless(Good):
@@ -261,9 +262,9 @@ def test_callers_with_an_event_loop_await_the_same():
         (Stranger, "observe(state)", "agents ['c']"),
         (ListPrompt, "observe(state)", "['say'] for a"),
         (Forgetful, "for every agent", "rewards={'a': 1.0}"),
-        (NotANumber, "finite reward", "nan"),
-        (Silent, "the last transition has the term", "terms {}"),
-        (Overjoyed, "in [0, 1]", "2.0"),
+        (NotANumber, "finite numbers", "nan"),
+        (Silent, "the last transition has `success`", "success None"),
+        (Overjoyed, "in [0, 1]", "success 2.0"),
         (Identity, "can be copied", "Identity.State"),
         (Counting, "equal transitions", "'count': 2.0"),
         (Writing, "does not change its argument `state`", "[] before and"),
@@ -360,11 +361,11 @@ def test_the_game_of_one_agent_is_put_to_the_same_test():
 def test_what_does_not_branch_need_not_be_a_value():
     class Once(Writing):
         branches = False
-        solve = Environment.solve
+        solve = None
 
         async def step(self, state, replies, seed):
             state.append(1)
-            return Transition(state, {"a": 0.0, "b": 0.0}, len(state) == 2, {"success": 0.0})
+            return Transition(state, {"a": 0.0, "b": 0.0}, len(state) == 2, success=0.0)
 
     assert "every episode ends" in str(check_environment(Once(), TASKS))
     assert "can be copied" not in str(check_environment(Once(), TASKS))

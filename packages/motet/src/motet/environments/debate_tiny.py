@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from motet.core import RIGHT, Demonstration, Environment, Grade, Message, Reply, Task, Transition
+from motet.core import Demonstration, Environment, Grade, Message, Reply, Task, Transition
 from motet.core.seeding import derive
 from motet.environments.chat_texts import one_or_each
 from motet.environments.debating import AnswerVerifier, check_verifier, majority
@@ -136,20 +136,22 @@ class TinyDebate(Environment[TinyDebateState]):
     ) -> Transition:
         texts = {agent: replies[agent].text for agent in self.agents}
         right = {agent: float(texts[agent] == state.problem.answer) for agent in self.agents}
-        terms = {
-            **{f"{RIGHT}{agent}": right[agent] for agent in self.agents},
-            "majority": float(majority(map(read, texts.values())) == state.problem.answer),
-            "success": sum(right.values()) / len(right),
-        }
         paid = bool(state.answers) or self.options.pay == "every_turn"
         rewards = (
             await self._scores(state.problem, texts, right)
             if paid
             else dict.fromkeys(self.agents, 0.0)
         )
-        if state.answers:
-            return Transition(state, rewards, done=True, terms=terms | self._changes(state, texts))
-        return Transition(self._hear(state.problem, texts, seed), rewards, done=False, terms=terms)
+        last = bool(state.answers)
+        return Transition(
+            state if last else self._hear(state.problem, texts, seed),
+            rewards,
+            done=last,
+            success=sum(right.values()) / len(right),
+            right=right,
+            majority_right=majority(map(read, texts.values())) == state.problem.answer,
+            metrics=self._changes(state, texts) if last else {},
+        )
 
     async def _scores(
         self, problem: DebateProblem, texts: Mapping[str, str], right: Mapping[str, float]

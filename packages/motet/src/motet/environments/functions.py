@@ -55,8 +55,8 @@ class FunctionTeam(Environment[FunctionState]):
         history: History = "joint"
         """What an agent reads of earlier turns: all texts (joint), only its own, or none."""
         success_at: float = 1.0
-        """The term `success` is 1 if the mean reward of the agents is at least this, unless the
-        reward itself has a term of this name."""
+        """The team succeeds if the mean reward of the agents is at least this, unless the reward
+        itself says so (`motet.Score(..., success=...)`)."""
 
     def __init__(self, options: Options, *, turns: int) -> None:
         """Raises: ConfigError if a reference does not name a function."""
@@ -113,13 +113,20 @@ class FunctionTeam(Environment[FunctionState]):
     ) -> Transition:
         """Raises: RewardFault for a wrong reward; EnvironmentFault for a wrong feedback."""
         texts = {agent: reply.text for agent, reply in replies.items()}
-        rewards, terms = await ask(self._judge, Task("row", state.row), texts, self.agents)
-        mean = sum(rewards.values()) / len(rewards)
-        terms = {"success": float(mean >= self.options.success_at), **terms}
+        rewards, score = await ask(self._judge, Task("row", state.row), texts, self.agents)
+        reached = sum(rewards.values()) / len(rewards) >= self.options.success_at
         played = (*state.turns, Exchange(state.asked, texts))
         last = len(played) == self._turns
         asked = state.asked if last else await self._next(state.row, texts)
-        return Transition(FunctionState(state.row, played, asked), rewards, last, terms)
+        return Transition(
+            FunctionState(state.row, played, asked),
+            rewards,
+            last,
+            score.metrics,
+            success=reached if score.success is None else score.success,
+            right=score.right,
+            bonus=score.bonus,
+        )
 
     async def _next(self, row: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, str]:
         """Return what each agent is asked at the next turn."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from motet.core import Environment, Reply, Task
+from motet.core import OwnsTasks, Reply, Task
 from motet.environments.check import check_environment
 from motet.environments.functions import REVISE, FunctionTeam
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
@@ -48,7 +48,7 @@ def played(environment, *turns, row=None):
 def test_it_keeps_the_rules_of_environments():
     environment = made(turns=2, reward=lambda row, texts: {"writer": 0.5, "critic": 1.0})
     check_environment(environment, [Task("t", {"topic": "sea"})])
-    assert not environment.provides(Environment.tasks)
+    assert not isinstance(environment, OwnsTasks)
 
 
 def test_one_turn_asks_every_agent_and_pays_all():
@@ -73,14 +73,17 @@ def test_a_later_turn_shows_what_the_others_wrote_and_the_feedback():
 
 
 def test_success_is_a_reward_of_success_at_or_what_the_reward_says():
-    from motet.environments.reward import Score
+    from motet.core import Score
 
     _, (end,) = played(made(reward=lambda row, texts: 0.5), said())
     assert end.terms["success"] == 0.0
     _, (end,) = played(made(reward=lambda row, texts: 0.5, success_at=0.5), said())
     assert end.terms["success"] == 1.0
-    own = made(reward=lambda row, texts: Score(0.0, {"success": 1.0, "words": 3.0}))
+    own = made(reward=lambda row, texts: Score(0.0, {"words": 3.0}, success=True))
     assert played(own, said())[1][0].terms == {"success": 1.0, "words": 3.0}
+    each = made(reward=lambda row, texts: Score(1, right={"critic": 1}, bonus={"critic": -0.5}))
+    (end,) = played(each, said())[1]
+    assert (end.success, end.right, end.bonus) == (True, {"critic": 1.0}, {"critic": -0.5})
 
 
 def test_an_async_reward_and_a_reward_per_agent():

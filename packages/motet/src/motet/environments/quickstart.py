@@ -171,7 +171,8 @@ class Quickstart(Environment[QuickstartProblem]):
         terms = await self._judge(state, replies["aux"].text, replies["main"].text)
         defined = 0.1 * terms["aux_parses"] + 0.1 * terms["main_parses"]
         reward = defined + 0.3 * terms["tests_passed"] + 0.5 * terms["success"]
-        return Transition(state, dict.fromkeys(AGENTS, reward), done=True, terms=terms)
+        rewards = dict.fromkeys(AGENTS, reward)
+        return Transition(state, rewards, done=True, metrics=terms, success=terms["success"])
 
     async def _judge(self, problem: QuickstartProblem, aux: str, main: str) -> dict[str, float]:
         helper, entry = parse_bounded(aux), parse_bounded(main)

@@ -108,13 +108,13 @@ class Relay(Environment[Dialogue]):
             )
         right = {agent: float(texts[agent] == state.password) for agent in AGENTS}
         both, one = min(right.values()), max(right.values())
-        terms = {"success": both, **{f"{agent}_right": right[agent] for agent in AGENTS}}
         reward = both or self.options.partial * one
         return Transition(
             Dialogue(state.halves, 2, state.messages),
             dict.fromkeys(AGENTS, reward),
             done=True,
-            terms=terms,
+            success=both,
+            metrics={f"{agent}_right": right[agent] for agent in AGENTS},
         )
 
     def _begin(self, task: Task) -> Dialogue:

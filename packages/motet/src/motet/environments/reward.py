@@ -6,26 +6,13 @@ Any error in a reward becomes a RewardFault. It never becomes a reward of zero.
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Protocol, TypeAlias
 
 from codejudge import SandboxError, SandboxFault
-from motet.core import Task
+from motet.core import Score, Task
 from motet.errors import MotetError, RewardFault, shortened
 from motet.user_code.threads import call
-
-
-@dataclass(frozen=True)
-class Score:
-    """The score of a joint answer.
-
-    `rewards` is one number for all agents, or one per agent. `terms` are named parts of it, for the
-    records.
-    """
-
-    rewards: float | Mapping[str, float]
-    terms: Mapping[str, float] = field(default_factory=dict)
 
 
 class Reward(Protocol):
@@ -43,8 +30,8 @@ Either may be `async`. One that is not runs in a thread (`rollout.call_threads`)
 
 async def ask(
     reward: RewardLike, task: Task, texts: Mapping[str, str], agents: Sequence[str]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Call `reward` and return (reward of each of `agents`, terms). All numbers are finite.
+) -> tuple[dict[str, float], Score]:
+    """Call `reward` and return (reward of each of `agents`, its score). All numbers are floats.
 
     Raises:
         RewardFault: if the reward raises an exception, or returns no valid score. Motet's own
@@ -63,21 +50,33 @@ async def ask(
         ) from error
     score = result if isinstance(result, Score) else Score(result)
     said = f"reward {name_of(reward)} on task {task.id}"
-    given = (
-        score.rewards
-        if isinstance(score.rewards, Mapping)
-        else dict.fromkeys(agents, score.rewards)
-    )
+    given = score.rewards_of(agents)
     if set(given) != set(agents):
         raise RewardFault(
             f"{said} gave rewards for {', '.join(map(str, given)) or 'nobody'}; expected "
             f"{', '.join(agents)}"
         )
     rewards = {agent: _finite(given[agent], f"{said} gave {agent}") for agent in agents}
-    terms = {
-        term: _finite(value, f"{said} gave term {term}") for term, value in score.terms.items()
-    }
-    return rewards, terms
+    success = score.success
+    return rewards, Score(
+        rewards,
+        {
+            name: _finite(value, f"{said} gave metric {name}")
+            for name, value in score.metrics.items()
+        },
+        success=None if success is None else _finite(success, f"{said} gave success"),
+        right=_of_agents(score.right, f"{said} gave right", agents),
+        bonus=_of_agents(score.bonus, f"{said} gave bonus", agents),
+    )
+
+
+def _of_agents(given: Mapping[str, float], said: str, agents: Sequence[str]) -> dict[str, float]:
+    unknown = [agent for agent in given if agent not in agents]
+    if unknown:
+        raise RewardFault(
+            f"{said} for {', '.join(map(str, unknown))}; expected agents of {', '.join(agents)}"
+        )
+    return {agent: _finite(value, f"{said} of {agent}") for agent, value in given.items()}
 
 
 def name_of(reward: RewardLike) -> str:

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from codejudge import SandboxFault
-from motet.core import Task
-from motet.environments.reward import Score, ask
+from motet.core import Score, Task
+from motet.environments.reward import ask
 from motet.errors import RewardFault
 
 TASK = Task("t1", {"word": "hi"})
@@ -14,7 +14,9 @@ TEXTS = {"a": "hi", "b": "ho"}
 
 
 def score(reward):
-    return Score(*asyncio.run(ask(reward, TASK, TEXTS, ("a", "b"))))
+    rewards, score = asyncio.run(ask(reward, TASK, TEXTS, ("a", "b")))
+    assert score.rewards == rewards
+    return score
 
 
 def test_a_function_that_returns_a_number_rewards_every_agent_alike():
@@ -44,7 +46,14 @@ def test_async_functions_classes_and_numpy_numbers_are_rewards_too():
 def test_scalars_of_numpy_and_torch_are_numbers(given):
     found = score(lambda task, texts: Score({"a": given, "b": 0}, {"right": given}))
     assert found == Score({"a": 1.0, "b": 0.0}, {"right": 1.0})
-    assert {type(one) for one in (*found.rewards.values(), *found.terms.values())} == {float}
+    assert {type(one) for one in (*found.rewards.values(), *found.metrics.values())} == {float}
+
+
+def test_a_score_says_of_agents_what_a_transition_says():
+    given = Score(1, {"n": 2}, success=True, right={"a": np.bool_(True)}, bonus={"b": np.int64(-1)})
+    found = score(lambda task, texts: given)
+    assert (found.success, found.right, found.bonus) == (1.0, {"a": 1.0}, {"b": -1.0})
+    assert {type(one) for one in (found.success, found.right["a"], found.bonus["b"])} == {float}
 
 
 def test_an_exception_is_a_fault_that_names_the_reward_and_the_task():
@@ -76,7 +85,10 @@ def test_a_fault_of_motet_keeps_its_boundary():
         (None, "gave a None"),
         ("1", "gave a '1'"),
         ({"a": 1.0}, "gave rewards for a; expected a, b"),
-        (Score(1.0, {"style": float("inf")}), "gave term style inf"),
+        (Score(1.0, right={"c": 1.0}), "gave right for c; expected agents of a, b"),
+        (Score(1.0, bonus={"a": float("nan")}), "gave bonus of a nan; expected a finite number"),
+        (Score(1.0, success="yes"), "gave success 'yes'; expected a finite number"),
+        (Score(1.0, {"style": float("inf")}), "gave metric style inf"),
     ],
 )
 def test_what_is_no_score_is_a_fault_and_never_a_zero(result, message):

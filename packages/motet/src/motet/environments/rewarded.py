@@ -1,7 +1,7 @@
 """`Rewarded`: an environment whose own reward is replaced by a custom reward."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
@@ -22,8 +22,8 @@ class RewardedState:
 class Rewarded(Wrapper[RewardedState]):
     """Calls `reward` after every turn with the latest text of each agent that has acted.
 
-    The environment's terms are kept, including `success`. If the reward returns a term of the same
-    name, that term replaces the environment's.
+    What the environment says besides its rewards is kept. If the reward says it too, such as
+    `success` or a metric of the same name, the reward counts.
     """
 
     def __init__(self, environment: Environment[Any], reward: RewardLike) -> None:
@@ -33,7 +33,7 @@ class Rewarded(Wrapper[RewardedState]):
 
     def alone(self) -> "Rewarded":
         # the single agent gets the same reward as the team, so that both are comparable
-        return Rewarded(self.environment.alone(), self.reward)
+        return Rewarded(super().alone(), self.reward)
 
     async def start(self, task: Task, seed: int) -> RewardedState:
         return RewardedState(task, await self.environment.start(task, seed), {})
@@ -47,6 +47,13 @@ class Rewarded(Wrapper[RewardedState]):
         """Raises: RewardFault if the reward raises or does not return valid scores."""
         transition = await self.environment.step(state.inner, replies, seed)
         texts = {**state.texts, **{agent: reply.text for agent, reply in replies.items()}}
-        rewards, terms = await ask(self.reward, state.task, texts, self.agents)
-        judged = RewardedState(state.task, transition.state, texts)
-        return Transition(judged, rewards, transition.done, {**transition.terms, **terms})
+        rewards, score = await ask(self.reward, state.task, texts, self.agents)
+        return replace(
+            transition,
+            state=RewardedState(state.task, transition.state, texts),
+            rewards=rewards,
+            success=transition.success if score.success is None else score.success,
+            right={**transition.right, **score.right},
+            bonus={**transition.bonus, **score.bonus},
+            metrics={**transition.metrics, **score.metrics},
+        )

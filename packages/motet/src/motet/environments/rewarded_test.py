@@ -2,13 +2,12 @@ import asyncio
 
 import pytest
 
-from motet.core import Environment, Reply, Task, Transition
+from motet.core import Environment, PlaysAlone, ReadsRows, Reply, Score, Task, Transition
 from motet.environments.check import check_environment
 from motet.environments.debate_tiny import TinyDebate
 from motet.environments.relay import Relay
-from motet.environments.rewarded import Rewarded
+from motet.environments.rewarded import Rewarded, RewardedState
 from motet.errors import RewardFault
-from motet_tasks.rewards import Score
 
 TASK = Task("12-34", {"a": "12", "b": "34"})
 
@@ -74,10 +73,33 @@ def test_the_reward_gets_the_latest_text_of_each_agent_that_has_acted():
 def test_the_reward_knows_the_task_and_may_name_a_success_of_its_own():
     class Echo:
         async def score(self, task, texts):
-            return Score(0.5, {"success": float(texts["a"] == task.fields["b"]), "echo": 2.0})
+            return Score(0.5, {"echo": 2.0}, success=texts["a"] == task.fields["b"])
 
     terms = step(Rewarded(relay(), Echo()), ("x", "y"), ("34", "")).terms
     assert terms == {"success": 1.0, "echo": 2.0, "a_right": 0.0, "b_right": 0.0}
+
+
+class Repeats(WriterThenReviewer):
+    """Its metrics repeat success."""
+
+    async def step(self, state, replies, seed):
+        return Transition(1, {}, True, {"long": 2.0, "success": 1.0, "odd": 0.0}, success=True)
+
+
+def test_a_success_of_the_rewards_own_counts_also_where_the_metrics_repeat_it():
+    def judge(task, texts):
+        return Score(0.0, success=0.25, right={"writer": False}, bonus={"writer": -1.0})
+
+    state = RewardedState(TASK, 0, {})
+    end = asyncio.run(Rewarded(Repeats(), judge).step(state, {"writer": Reply("a")}, 0))
+    assert (end.success, end.right, end.bonus) == (0.25, {"writer": False}, {"writer": -1.0})
+    assert list(end.terms.items()) == [
+        ("right/writer", False),
+        ("long", 2.0),
+        ("success", 0.25),
+        ("odd", 0.0),
+        ("personal/writer", -1.0),
+    ]
 
 
 def test_an_exception_of_the_reward_is_a_fault_and_never_a_zero():
@@ -107,13 +129,13 @@ def test_one_agent_alone_is_judged_by_the_same_reward():
         "a": 3.0,
         "b": 3.0,
     }
-    assert not Rewarded(relay(), length).provides(Environment.alone)
+    assert not isinstance(Rewarded(relay(), length), PlaysAlone)
 
 
 def test_a_rewarded_environment_can_do_what_the_bare_one_can():
     environment = Rewarded(relay(), lambda task, texts: 0.0)
     assert environment.tasks("eval") == relay().tasks("eval")
-    assert not environment.provides(Environment.task)
+    assert not isinstance(environment, ReadsRows)
     assert "have success 1" in str(check_environment(environment, [TASK]))
 
 

@@ -15,8 +15,8 @@ class Rule(StrEnum):
         "start(task, seed) called twice gives states with equal prompts: every path of an "
         "environment with branches = False has a start of its own"
     )
-    TRANSITION = "step returns a Transition with finite terms and a finite reward for every agent"
-    SUCCESS = "the last transition has the term `success` in [0, 1]"
+    TRANSITION = "step returns a Transition with a reward for every agent, and finite numbers"
+    SUCCESS = "the last transition has `success`, and it is always in [0, 1]"
     VALUE = "a state can be copied, and the copy equals it (use a frozen dataclass)"
     BRANCHES = "two steps from one state return equal transitions (otherwise set branches = False)"
     UNCHANGED = "step does not change its argument `state` (otherwise set branches = False)"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from motet.core import Environment, Episode, Sampler, Task, Team
+from motet.core import Environment, Episode, PlaysAlone, Sampler, Task, Team, Votes
 from motet.errors import ConfigError, EnvironmentFault
 from motet.evaluation.evaluate import Evaluation, evaluate
 from motet.evaluation.intervals import (
@@ -154,7 +154,7 @@ def _solo(whole: Lineup, soloist: str) -> Lineup | str:
     team = whole.team
     if len(team.agents) == 1:
         return ONE_AGENT
-    if not whole.environment.provides(Environment.alone):
+    if not isinstance(whole.environment, PlaysAlone):
         return f"{type(whole.environment).__name__} does not define alone(), the game for one agent"
     environment = _asked(whole.environment, whole.environment.alone)
     if len(environment.agents) != 1:
@@ -257,11 +257,12 @@ def _pick(
 
 
 def _answer_of(environment: Environment[Any]) -> AnswerFunction:
-    if not environment.provides(Environment.answer):
+    if not isinstance(environment, Votes):
         return verbatim
+    votes = environment.answer
 
     def answer(task: Task, texts: Mapping[str, str]) -> Any:
-        return _asked(environment, environment.answer, task, texts)
+        return _asked(environment, votes, task, texts)
 
     return answer
 

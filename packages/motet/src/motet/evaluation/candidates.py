@@ -9,9 +9,10 @@ from math import comb
 from typing import Any, TypeAlias
 
 from motet.clients.reward_server import VerifierFault
-from motet.core import Chat, Environment, Fault, Grade, Message, Task
+from motet.core import Chat, Environment, Fault, Grade, Grades, Message, Task
 from motet.core.seeding import derive
 from motet.environments.debating import AnswerVerifier
+from motet.errors import ConfigError
 from motet.evaluation.intervals import Estimate, rate_of
 from motet.evaluation.playthrough import Games, Playthrough, valid_games
 from motet.evaluation.selection import METHODS, SUBSETS, Candidate, accuracies
@@ -78,7 +79,7 @@ class JudgedPools:
 
 
 async def judge(
-    environment: Environment[Any],
+    grades: Grades,
     verifier: AnswerVerifier,
     games: Games,
     on_question: Callable[[object], None] | None = None,
@@ -89,7 +90,7 @@ async def judge(
     all turns. `on_question` is called after each question.
     """
     held = [some for played in games if (some := valid_games(played))]
-    questions = [asked(environment, some[0].task) for some in held]
+    questions = [asked(grades, some[0].task) for some in held]
     said: dict[Chat, dict[str, None]] = {}
     for question, some in zip(questions, held, strict=True):
         said.setdefault(question, {}).update(
@@ -97,7 +98,7 @@ async def judge(
         )
     scores = await _scores(verifier, said, on_question)
     pools = [
-        await _pool(environment, some, scores[question])
+        await _pool(grades, some, scores[question])
         for question, some in zip(questions, held, strict=True)
     ]
     scored = sum(
@@ -106,9 +107,21 @@ async def judge(
     return JudgedPools(tuple(pools), scored)
 
 
-def asked(environment: Environment[Any], task: Task) -> Chat:
+def grades_of(environment: Environment[Any]) -> Grades:
+    """Return the environment, which labels answers. Raises: ConfigError if it does not."""
+    if not isinstance(environment, Grades):
+        raise ConfigError(
+            f"{type(environment).__name__} has no "
+            f"{' and no '.join(Grades.lacking(type(environment)))}; expected question(task), the "
+            "prompt that a verifier reads, and grade(task, text), whether an answer is right: "
+            "define both, or use an environment such as debate"
+        )
+    return environment
+
+
+def asked(grades: Grades, task: Task) -> Chat:
     """Return a task's question as the verifier reads it."""
-    question = environment.question(task)
+    question = grades.question(task)
     return (Message("user", question),) if isinstance(question, str) else tuple(question)
 
 
@@ -119,13 +132,11 @@ def _texts(game: Playthrough) -> list[str]:
 
 
 async def _pool(
-    environment: Environment[Any], games: Sequence[Playthrough], scores: Mapping[str, float | Fault]
+    grades: Grades, games: Sequence[Playthrough], scores: Mapping[str, float | Fault]
 ) -> Pool:
     task, texts = games[0].task, dict.fromkeys(text for game in games for text in _texts(game))
-    grades = await asyncio.gather(*(attempt(environment.grade(task, text)) for text in texts))
-    found = {
-        text: _candidate(scores[text], grade) for text, grade in zip(texts, grades, strict=True)
-    }
+    marks = await asyncio.gather(*(attempt(grades.grade(task, text)) for text in texts))
+    found = {text: _candidate(scores[text], mark) for text, mark in zip(texts, marks, strict=True)}
     judged = {text: one for text, one in found.items() if isinstance(one, Candidate)}
     kept = tuple(game for game in games if all(text in judged for text in _texts(game)))
     faults = tuple(one for one in found.values() if isinstance(one, Fault))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from motet.core import Environment, Sampler, Task, Team
+from motet.core import Environment, NamesConventions, Sampler, Task, Team
 from motet.errors import MotetError
 from motet.evaluation.evaluate import Evaluation, conventions, evaluate, intervals
 from motet.settings import Plan
@@ -55,7 +55,7 @@ async def crossplay(
             success[i].append(_success(played, f"{first} with {others}"))
             spans[i].append(intervals(played, seed)["success"] or [])
             games = played.summary.episodes
-            if i == j and environment.provides(Environment.convention):
+            if i == j and isinstance(environment, NamesConventions):
                 settled.append(conventions(played.episodes, environment.convention))
     runs = [run for run, _ in teams]
     return CrossplayResult(runs, list(environment.agents), games, success, spans, settled)
@@ -65,7 +65,7 @@ def _success(evaluation: Evaluation, pair: str) -> float:
     summary = evaluation.summary
     if summary.success is None:
         raise MotetError(
-            f"{pair}: none of {summary.episodes} episodes ended with the term success "
+            f"{pair}: none of {summary.episodes} episodes ended with a success "
             f"({summary.faults} faults); expected it, because cross-play compares it"
         )
     return summary.success

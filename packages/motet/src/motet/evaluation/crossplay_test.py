@@ -27,7 +27,7 @@ class Agreement(Talk):
     async def step(self, state, replies, seed):
         led_to = await super().step(state, replies, seed)
         agreed = len({reply.text for reply in replies.values()}) == 1
-        return replace(led_to, done=True, terms={"success": float(agreed)})
+        return replace(led_to, done=True, success=float(agreed))
 
 
 class Named(Agreement):

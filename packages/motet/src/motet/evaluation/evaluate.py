@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from time import monotonic
 from typing import Any, Literal
 
-from motet.core import Environment, Episode, Sampler, Task, Team
+from motet.core import Environment, Episode, NamesConventions, Sampler, Task, Team
 from motet.errors import MotetError
 from motet.evaluation.candidates import SelectionTable
 from motet.evaluation.influence import Influence, influence
@@ -191,7 +191,7 @@ def described(
         success_by_turn=[turn.success for turn in turns] if debated else None,
         influence=debated,
         conventions=conventions(evaluation.episodes, environment.convention)
-        if environment.provides(Environment.convention)
+        if isinstance(environment, NamesConventions)
         else None,
     )
 

@@ -56,7 +56,7 @@ def test_pass_at_k_is_given_for_the_powers_of_two_or_for_what_was_asked():
         async def step(self, state, replies, seed):
             led_to = await super().step(state, replies, seed)
             lucky = float(int(replies["ann"].text) % 2)
-            return type(led_to)(led_to.state, led_to.rewards, True, {"success": lucky})
+            return replace(led_to, done=True, success=lucky)
 
     evaluation = played(Half(), Plan(samples=(1,)), samples=5)
     assert list(described(evaluation, Half()).pass_at) == [1, 2, 4]

@@ -1,8 +1,8 @@
 """Statistics of a debate: which agents are right at each turn, and how answers change.
 
-They are computed from the terms `right/AGENT` and `majority` of valid outcomes; faults are left
-out. Within a task, the moves of a turn have the weights of `summary`. At every turn, all tasks that
-reached it count equally. So if every game plays on, these equations hold exactly:
+They are computed from `right` and `majority_right` of valid outcomes; faults are left out. Within
+a task, the moves of a turn have the weights of `summary`. At every turn, all tasks that reached it
+count equally. So if every game plays on, these equations hold exactly:
 
     right at this turn = kept_right + declined        right at the next = kept_right + improved
 
@@ -14,11 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from motet.core import RIGHT, Episode, Outcome
+from motet.core import Episode, Outcome
 from motet.rollout.summary import Move, moves
-
-MAJORITY = "majority"
-"""The term that is 1 if the majority vote of the agents is right at this turn, else 0."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ def influence(episodes: Sequence[Episode]) -> Influence | None:
     agents = list(answers_T[0][0].now)
     later = [answers for turn in answers_T[1:] for answers in turn]
     return Influence(
-        turns=[_last_step(turn, agents) for turn in answers_T],
+        turns=[_standing(turn, agents) for turn in answers_T],
         steps=[
             TurnChange(_change(turn, agents), {agent: _change(turn, [agent]) for agent in agents})
             for turn in answers_T[1:]
@@ -164,20 +161,21 @@ def _says_right(move: Move) -> bool:
 
 def _right(outcome: Outcome | None) -> dict[str, bool]:
     """Return agent -> whether it was right. Empty unless this is reported for every agent."""
-    if outcome is None or any(RIGHT + agent not in outcome.terms for agent in outcome.rewards):
+    right = {} if outcome is None else outcome.right
+    if outcome is None or any(agent not in right for agent in outcome.rewards):
         return {}
-    return {agent: outcome.terms[RIGHT + agent] == 1.0 for agent in outcome.rewards}
+    return {agent: right[agent] == 1.0 for agent in outcome.rewards}
 
 
 # ------------------------------------------------------------------------------------------ figures
 
 
-def _last_step(answers: Sequence[_Answers], agents: Sequence[str]) -> Standing:
+def _standing(answers: Sequence[_Answers], agents: Sequence[str]) -> Standing:
     outcomes = [(one.weight, one.outcome) for one in answers]
     votes = [
-        (weight, outcome.terms[MAJORITY])
+        (weight, majority_right)
         for weight, outcome in outcomes
-        if MAJORITY in outcome.terms
+        if (majority_right := outcome.majority_right) is not None
     ]
     right = {
         agent: _mean((one.weight, float(one.now[agent])) for one in answers) for agent in agents
@@ -195,17 +193,17 @@ def _last_step(answers: Sequence[_Answers], agents: Sequence[str]) -> Standing:
 
 def _change(answers: Sequence[_Answers], agents: Sequence[str]) -> Change:
     """Return the change of all these agents together. `answers` are those of later turns."""
-    policy_turns = [(one, agent) for one in answers for agent in agents]
+    answered = [(one, agent) for one in answers for agent in agents]
 
     def share(before: bool, now: bool) -> float:
         return _mean(
             (one.weight, (one.before[agent], one.now[agent]) == (before, now))
-            for one, agent in policy_turns
+            for one, agent in answered
         )
 
     improved, kept_wrong = share(False, True), share(False, False)
     declined, kept_right = share(True, False), share(True, True)
-    put_right = [one for one, agent in policy_turns if not one.before[agent] and one.now[agent]]
+    put_right = [one for one, agent in answered if not one.before[agent] and one.now[agent]]
     return Change(
         improved=improved,
         declined=declined,
@@ -214,7 +212,7 @@ def _change(answers: Sequence[_Answers], agents: Sequence[str]) -> Change:
         corrected=improved / (improved + kept_wrong) if improved + kept_wrong else None,
         spoiled=declined / (declined + kept_right) if declined + kept_right else None,
         wrong_to_right=len(put_right),
-        right_to_wrong=sum(one.before[agent] and not one.now[agent] for one, agent in policy_turns),
+        right_to_wrong=sum(one.before[agent] and not one.now[agent] for one, agent in answered),
         persuasions=sum(any(one.before.values()) for one in put_right),
     )
 

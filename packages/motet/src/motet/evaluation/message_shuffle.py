@@ -6,7 +6,7 @@ ignores them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from motet.core import Environment, Episode, Prompt, Reply, Task, Transition
@@ -100,7 +100,7 @@ class MessageShuffle(Wrapper[ShuffledState]):
                 agent: await self._seen_by(agent, state, replies, seed) for agent in self.agents
             }
         divided = ShuffledState(state.task, state.turn + 1, transition.state, views)
-        return Transition(divided, transition.rewards, transition.done, transition.terms)
+        return replace(transition, state=divided)
 
     async def _seen_by(
         self, agent: str, state: ShuffledState, replies: TurnReplies, seed: int

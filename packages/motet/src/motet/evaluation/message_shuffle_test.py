@@ -37,7 +37,7 @@ class Talk(Environment):
             said,
             dict.fromkeys(self.agents, 0.0),
             len(said) == 3,
-            {"success": float(said[0] == "123")},
+            success=float(said[0] == "123"),
         )
 
 

@@ -36,12 +36,12 @@ class Playthrough:
         return sum(rewards.values()) / len(rewards)
 
     def success_at(self, turn: int) -> float | None:
-        """Return the term `success` at `turn`, or at the end of a game that ended before.
+        """Return the success at `turn`, or at the end of a game that ended before.
 
-        Returns None if the term is missing.
+        Returns None if the environment does not say.
         """
         _, outcome = self.turns[min(turn, len(self.turns) - 1)]
-        return outcome.terms["success"] if "success" in outcome.terms else None
+        return outcome.success
 
     @property
     def success(self) -> float | None:

@@ -40,7 +40,7 @@ class CommunicationProtocol(Wrapper[Spoken]):
         super().__init__(environment)
         self.rounds_per_turn = rounds_per_turn
         self.plan = plan
-        self.says_right = False  # the Rounds within a turn have no terms
+        self.says_right = False  # the Rounds within a turn say nothing
         if environment.most_turns is not None:
             self.most_turns = environment.most_turns * rounds_per_turn
 
@@ -153,7 +153,7 @@ async def _played(
     led_to = await environment.step(state.inner, replies, seed)
     following = Spoken(led_to.state, state.turn + 1)
     done = led_to.done or (plan is not None and _ends(plan, following.turn, led_to))
-    return Transition(following, led_to.rewards, done, led_to.terms)
+    return replace(led_to, state=following, done=done)
 
 
 def _ends(plan: Plan, turns: int, led_to: Transition) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from codejudge import Sandbox
-from motet.core import Environment, Message, Reply, Task, Team, Transition
+from motet.core import Environment, Message, OwnsTasks, Reply, Task, Team, Transition
 from motet.environments.check import check_environment
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
@@ -52,7 +52,7 @@ class Table(Environment[Board]):
         rewards = {
             agent: 10.0 if agent == self.agents[0] else float(len(texts)) for agent in self.agents
         }
-        return Transition(after, rewards, len(after.played) == self.turns, {"success": 1.0})
+        return Transition(after, rewards, len(after.played) == self.turns, success=1.0)
 
     async def close(self, state):
         self.closed.append(state)
@@ -223,5 +223,5 @@ def test_a_protocol_can_do_what_the_game_can_and_no_more():
 
     game = Pipeline(Voting("ab"))
     assert (game.answer(TASK, {"a": "x", "b": "y"}), game.alone().agents) == ("x", ("a",))
-    assert not game.provides(Environment.tasks)
+    assert not isinstance(game, OwnsTasks)
     assert Discussion(Table("ab")).branches is True

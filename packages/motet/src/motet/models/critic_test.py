@@ -294,7 +294,7 @@ def test_a_policy_and_its_critic_on_one_trunk_step_together_once(folder_of):
 def test_two_policies_and_their_critics_on_one_base_have_nothing_in_common(folder_of):
     policy, own, head, shared = on_one_base(folder_of("qwen3"))
     learner = learner_of([policy], [own, head, shared])
-    groups = [state.adamw.param_groups for state in learner._train_states.values()]
+    groups = [state.optimizer.param_groups for state in learner._train_states.values()]
     trained = [id(parameter) for group in groups for part in group for parameter in part["params"]]
     assert len(trained) == len(set(trained))
     adapters = [p for p in policy.backbone.model.parameters() if p.requires_grad]

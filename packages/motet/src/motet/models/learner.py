@@ -1,4 +1,4 @@
-"""Training of one backbone in this process: gradients, and one AdamW per policy and critic.
+"""Training of one backbone in this process: gradients, and one optimizer per policy and critic.
 
 Each policy or critic has its own optimizer, schedule and step count. So it makes no difference to
 them whether a partner is trained.
@@ -47,7 +47,7 @@ class _TrainState:
     parameters: list[torch.nn.Parameter]
     settings: Optimizer
     steps: int
-    adamw: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer
     steps_done: int = 0
     loss: float | None = None
     pace: float = 1.0
@@ -182,7 +182,7 @@ class LocalLearner:
             backbone.sync_from_master()
         for state in self._train_states.values():
             state.loss = None
-            state.adamw.zero_grad(set_to_none=True)
+            state.optimizer.zero_grad(set_to_none=True)
         for backbone in backbones:
             devices.give_back(backbone.device)
         return figures
@@ -190,14 +190,14 @@ class LocalLearner:
     def _step(self, state: _TrainState, norm: Tensor) -> dict[str, float]:
         rate = state.rate
         clip_grads_with_norm_(state.parameters, state.settings.clip_norm, norm)
-        for group in state.adamw.param_groups:
+        for group in state.optimizer.param_groups:
             group["lr"] = rate
         stepping = (
             f"in the optimizer step of {sum(p.numel() for p in state.parameters):,} weights of "
             f"{state.learning.name}"
         )
         with oom_hint(stepping, _SMALLER, state.learning.backbone.device):
-            state.adamw.step()
+            state.optimizer.step()
         assert state.loss is not None
         figures = {"loss": state.loss, "grad_norm": norm.item(), "learning_rate": rate}
         state.steps_done += 1
@@ -260,7 +260,7 @@ class LocalLearner:
         (`exp_avg.<i>`, ...).
         """
         state = self._train_states[name]
-        return state_of(state.adamw, state.parameters), self.facts(name)
+        return state_of(state.optimizer, state.parameters), self.facts(name)
 
     def load_state(self, name: str, state: OptimizerState) -> None:
         """Continue from `state`.
@@ -268,7 +268,7 @@ class LocalLearner:
         Raises: ConfigError if it belongs to another model or another kind of optimizer.
         """
         own, (tensors, facts) = self._train_states[name], state
-        load_into(own.adamw, own.parameters, tensors, own.settings.kind, name)
+        load_into(own.optimizer, own.parameters, tensors, own.settings.kind, name)
         own.steps_done, own.loss = facts["step"], None
         own.pace, own.kept, own.scaled = facts.get("pace", 1.0), None, False
 

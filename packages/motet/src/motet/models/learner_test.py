@@ -134,7 +134,7 @@ def test_every_trainable_weight_is_in_exactly_one_optimiser_and_the_rest_never_m
 ) -> None:
     a, b = two_adapters(folder)
     learner = LocalLearner([a, b], {"a": Optimizer(), "b": Optimizer()}, 2)
-    groups = [state.adamw.param_groups for state in learner._train_states.values()]
+    groups = [state.optimizer.param_groups for state in learner._train_states.values()]
     trained = [id(parameter) for group in groups for part in group for parameter in part["params"]]
     trainable = [id(p) for p in a.backbone.model.parameters() if p.requires_grad]
     assert sorted(trained) == sorted(trainable)

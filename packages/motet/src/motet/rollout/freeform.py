@@ -5,7 +5,7 @@
         code, tests = await asyncio.gather(
             agents.coder.ask(plan.text), agents.tester.ask(plan.text)
         )
-        return {"rewards": score(code.text, tests.text), "terms": {"success": 1.0}}
+        return motet.Score(score(code.text, tests.text), success=passes(code.text, tests.text))
 
     environment = FreeForm(run, agents=["planner", "coder", "tester"])
 
@@ -16,16 +16,17 @@ until it asks something new. So a state is an immutable value, and trees work.
 
 To sample a task several times, use `rollout.samples: [G, 1, 1, ...]`: one Episode with G paths.
 Their first prompt is the same, because the program has no reply yet. Later prompts differ between
-the paths, so an algorithm has to compare completions over the whole task: `group_by: task`.
+the paths, so an algorithm has to compare completions over the whole task: `group_by: task`, which a
+run derives.
 """
 
 import asyncio
 from asyncio.tasks import _GatheringFuture  # type: ignore[attr-defined]
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.core import Environment, Prompt, Reply, Score, Task, Transition
 from motet.core.accepted import as_prompt
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault
@@ -279,15 +280,15 @@ class Agents:
         return self[name]
 
 
-FreeFormProgram = Callable[[Task, Agents], Awaitable[Mapping[str, Any]]]
+FreeFormProgram = Callable[[Task, Agents], Awaitable[Score | Mapping[str, Any]]]
 
 
 class FreeForm(Environment[Transcript]):
     """The Environment of a program. The program may await anything (a sandbox, a server).
 
-    It returns {"rewards": a number for all agents, or a mapping agent -> number; "terms": {name:
-    number}}. The rewards count at the last Round and are 0 before. So `rollout.samples` needs as
-    many turns as the longest run: a program that is cut off earns nothing.
+    It returns a `motet.Score`, or a dict of its fields, such as {"rewards": 0.5, "success": False}.
+    The rewards count at the last Round and are 0 before. So `rollout.samples` needs as many turns
+    as the longest run: a program that is cut off earns nothing.
     """
 
     branches = True
@@ -329,8 +330,16 @@ class FreeForm(Environment[Transcript]):
         after, result = await self._after(run, state.task, turns, state.runs)
         if after.prompts:
             return Transition(after, dict.fromkeys(self.agents, 0.0), done=False)
-        rewards, terms = self._read(result)
-        return Transition(after, rewards, done=True, terms=terms)
+        score = _read(result)
+        return Transition(
+            after,
+            score.rewards_of(self.agents),
+            True,
+            score.metrics,
+            success=score.success,
+            right=score.right,
+            bonus=score.bonus,
+        )
 
     async def close(self, state: Transcript) -> None:
         """End all runs that wait, those of the states after `state` too."""
@@ -351,16 +360,18 @@ class FreeForm(Environment[Transcript]):
         runs.add(run)
         return Transcript(task, turns, prompts, run, runs), result
 
-    def _read(self, result: Any) -> tuple[dict[str, float], Mapping[str, float]]:
-        if (
-            not isinstance(result, Mapping)
-            or "rewards" not in result
-            or set(result) - {"rewards", "terms"}
-        ):
-            raise EnvironmentFault(
-                f"the program returned {result!r}; expected a mapping with `rewards` and optional "
-                "`terms`"
-            )
-        rewards = result["rewards"]
-        shared = rewards if isinstance(rewards, Mapping) else dict.fromkeys(self.agents, rewards)
-        return dict(shared), result.get("terms", {})
+
+def _read(result: Any) -> Score:
+    if isinstance(result, Score):
+        return result
+    known = [field.name for field in fields(Score)]
+    if (
+        not isinstance(result, Mapping)
+        or "rewards" not in result
+        or not set(result) <= {*known, "terms"}
+    ):
+        raise EnvironmentFault(
+            f"the program returned {result!r}; expected a motet.Score, or a mapping with `rewards` "
+            f"and optional {', '.join(known[1:])}"
+        )
+    return Score(**result)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from motet.core import Episode, Message, Reply, Round, Task, Transition, walk
+from motet.core import Episode, Message, Reply, Round, Score, Task, Transition, walk
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
 from motet.rollout.freeform import Agents, FreeForm, FreeFormProgram, Transcript
@@ -54,7 +54,7 @@ async def talk(task: Task, agents: Agents) -> Mapping[str, Any]:
     second = await agents.critic.ask((Message("user", first.text),))
     return {
         "rewards": {"solver": float(first.text), "critic": float(second.text)},
-        "terms": {"success": 1.0},
+        "success": True,
     }
 
 
@@ -110,7 +110,7 @@ def test_a_task_group_is_one_round_too() -> None:
 def test_one_agent_asked_twice_side_by_side_answers_one_after_the_other() -> None:
     async def twice(task: Task, agents: Agents) -> Mapping[str, Any]:
         replies = await asyncio.gather(agents.solver.ask("a"), agents.solver.ask("b"))
-        return {"rewards": 1.0, "terms": {"replies": float(len(replies))}}
+        return {"rewards": 1.0, "metrics": {"replies": len(replies)}}
 
     root = _root(_play(twice, ("solver",), (1, 1)))
     assert [round_.prompts["solver"] for _, round_ in walk(root)] == ["a", "b"]
@@ -436,7 +436,7 @@ def test_a_program_that_leaves_out_a_question_is_found_out() -> None:
     )
 
 
-@pytest.mark.parametrize("result", [None, 1.0, {"reward": 1.0}, {"rewards": 1.0, "success": 1.0}])
+@pytest.mark.parametrize("result", [None, 1.0, {"reward": 1.0}, {"rewards": 1.0, "won": 1.0}])
 def test_what_a_program_returns_is_checked(result: Any) -> None:
     async def returns(task: Task, agents: Agents) -> Any:
         await agents.solver.ask("x")
@@ -444,7 +444,42 @@ def test_what_a_program_returns_is_checked(result: Any) -> None:
 
     fault = _play(returns, ("solver",), (1,)).fault
     assert fault is not None
-    assert "expected a mapping with `rewards` and optional `terms`" in fault.message
+    assert "expected a motet.Score, or a mapping with `rewards`" in fault.message
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        Score({"solver": 0.5}, {"long": 3}, success=0.25, right={"solver": 1}, bonus={"solver": 2}),
+        {"rewards": 0.5, "metrics": {"long": 3}, "success": 0.25, "right": {"solver": True},
+         "bonus": {"solver": 2.0}},
+    ],
+    ids=["a score", "a dict"],
+)  # fmt: skip
+def test_a_program_may_say_all_that_a_score_says(result: Any) -> None:
+    async def returns(task: Task, agents: Agents) -> Any:
+        await agents.solver.ask("x")
+        return result
+
+    root = _play(returns, ("solver",), (1,)).root
+    assert root is not None
+    (end,) = root.outcomes
+    assert (end.rewards, end.success, end.right, end.bonus) == (
+        {"solver": 0.5},
+        0.25,
+        {"solver": 1.0},
+        {"solver": 2.0},
+    )
+    assert end.terms["long"] == 3.0
+
+
+def test_a_program_that_returns_terms_is_told_the_fields() -> None:
+    async def returns(task: Task, agents: Agents) -> Any:
+        await agents.solver.ask("x")
+        return {"rewards": 1.0, "terms": {"success": 1.0}}
+
+    with pytest.raises(ConfigError, match=r"got terms=.*give success=1\.0"):
+        _play(returns, ("solver",), (1,))
 
 
 def test_rewards_for_a_part_of_the_agents_are_a_fault() -> None:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from math import isfinite
 from typing import Any, Literal
 
 from motet.core import (
@@ -323,32 +322,14 @@ async def _step(
 async def _transition(
     game: _Game, state: Any, replies: Mapping[str, Reply], seed: int
 ) -> Transition:
-    """Take one step and check its result.
-
-    Raises: EnvironmentFault if rewards of agents are missing or a number is not finite.
-    """
+    """Take one step and check its result. Raises: EnvironmentFault, as `Transition.checked`."""
     plan, environment = game.plan, game.environment
     retries = plan.retries if environment.branches else 0
 
     def step() -> Awaitable[Transition]:
         return within(plan.timeout_seconds, "step", lambda: environment.step(state, replies, seed))
 
-    led_to = await again(retries, step)
-    agents = game.team.agents
-    if set(led_to.rewards) != set(agents):
-        raise EnvironmentFault(
-            f"step gave rewards for {_names(led_to.rewards)}; expected one for every agent: "
-            f"{_names(agents)}"
-        )
-    rewards = {agent: float(led_to.rewards[agent]) for agent in agents}
-    terms = {name: float(value) for name, value in led_to.terms.items()}
-    for name, value in [*rewards.items(), *terms.items()]:
-        if not isfinite(value):
-            raise EnvironmentFault(
-                f"step gave {value} for {name}; expected a finite number: raise RewardFault if "
-                "there is no score"
-            )
-    return Transition(led_to.state, rewards, led_to.done, terms)
+    return (await again(retries, step)).checked(game.team.agents)
 
 
 # ------------------------------------------------------------------------------------------- ending

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from motet.core import Completion, Episode, Fault, Message, Outcome, Round, Task
+from motet.core import Completion, Episode, Fault, Message, Outcome, Round, Task, Transition
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
 from motet.rollout.record import read_episodes, write_episode
@@ -145,6 +145,22 @@ def test_numbers_and_prompts_keep_their_kind(tmp_path: Path) -> None:
     assert str(episode.root.outcomes[0].rewards["raw"]) == "-0.0"
     assert [type(value) for value in episode.task.fields["a"]] == [int, float, bool]
     assert episode.root.samples["raw"][0].logprobs == (-1e-310,)
+
+
+def test_what_an_environment_says_is_recorded_under_the_names_of_ever(tmp_path: Path) -> None:
+    led_to = Transition(
+        None, {"a": 1.0}, True, {"long": 2}, success=True, right={"a": True}, bonus={"a": -1}
+    ).checked(("a",))
+    outcome = Outcome({"a": 0}, led_to.rewards, led_to.terms, end="done")
+    sampled = {"a": (Completion("p", "x", "stop"),)}
+    root = Round(0, {"a": "?"}, {"a": (1,)}, sampled, (outcome,))
+    path = _write(tmp_path / "e.jsonl", Episode("e", Task("t", {}), root))
+    terms = '"terms": {"right/a": 1.0, "success": 1.0, "long": 2.0, "personal/a": -1.0}'
+    assert terms in path.read_text()
+    (episode,) = read_episodes(path).episodes
+    assert episode.root is not None
+    (read,) = episode.root.outcomes
+    assert (read.success, read.right, read.bonus) == (1.0, {"a": 1.0}, {"a": -1.0})
 
 
 def test_every_episode_is_one_line_with_its_schema(played: list[Episode]) -> None:

@@ -4,6 +4,7 @@ This tests data, parsing and rewards together. The episodes can also serve as de
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from motet.core import (
@@ -16,6 +17,7 @@ from motet.core import (
     Outcome,
     Reply,
     Round,
+    Solves,
     Task,
 )
 from motet.core.seeding import derive
@@ -37,7 +39,7 @@ async def play_reference(
 
     Raises: ConfigError if the environment has no solutions.
     """
-    if not environment.provides(Environment.solve):
+    if not isinstance(environment, Solves):
         name = type(environment).__name__
         raise ConfigError(
             f"environment {name} has no solutions; expected solve(state, seed) -> {{agent: "
@@ -64,16 +66,17 @@ async def _round(
 ) -> Round:
     limit = plan.timeout_seconds
     prompts = at_once(limit, "observe", lambda: dict(environment.observe(state)))
-    solutions = at_once(limit, "solve", lambda: environment.solve(state, derive(seed, turn)))
+    assert isinstance(environment, Solves)
+    solutions = at_once(limit, "solve", partial(environment.solve, state, derive(seed, turn)))
     texts = {agent: solutions[agent] for agent in prompts}
     replies, key = {agent: Reply(text) for agent, text in texts.items()}, derive(seed, turn, "step")
-    transition = await within(limit, "step", lambda: environment.step(state, replies, key))
+    stepped = await within(limit, "step", lambda: environment.step(state, replies, key))
+    transition = stepped.checked(environment.agents)
     over = transition.done or turn + 1 == len(plan.samples)
     following = None if over else await _round(environment, transition.state, turn + 1, plan, seed)
     end: End | None = None if following else "done" if transition.done else "limit"
-    outcome = Outcome(
-        dict.fromkeys(prompts, 0), dict(transition.rewards), dict(transition.terms), following, end
-    )
+    picks = dict.fromkeys(prompts, 0)
+    outcome = Outcome(picks, transition.rewards, transition.terms, following, end)
     samples = {agent: (Completion(REFERENCE, text, "stop"),) for agent, text in texts.items()}
     return Round(turn, prompts, dict.fromkeys(prompts, ()), samples, (outcome,))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import correlation
 
-from motet.core import RIGHT, Episode, Fault, Outcome, Round, walk
+from motet.core import Episode, Fault, Outcome, Round, walk
 
 
 def outcome_weights(round_: Round) -> tuple[float, ...]:
@@ -70,8 +70,8 @@ class EpisodeStats:
     final_reward: float | None
     """The mean over agents at the last turn only."""
     success: float | None
-    """Mean of the term `success` where the game ended. If any end reports the term, an end that
-    does not report it (such as the turn limit) counts as 0."""
+    """Mean success where the game ended. If any end reports success, an end that does not (such as
+    the turn limit) counts as 0."""
     terms: Mapping[str, float]
     """Mean of each term over the outcomes that report it."""
     turns: float | None
@@ -203,16 +203,17 @@ def _answers(episodes: Sequence[Episode]) -> dict[str, float | None]:
 
 
 def _gold_correlation(episodes: Sequence[Episode]) -> float | None:
-    paid, right = [], []
+    paid, gold = [], []
     for episode in episodes:
         for move in moves(episode.root) if episode.root is not None else ():
+            right = move.outcome.right
             for agent, reward in move.outcome.rewards.items():
-                if f"{RIGHT}{agent}" in move.outcome.terms:
+                if agent in right:
                     paid.append(reward)
-                    right.append(move.outcome.terms[f"{RIGHT}{agent}"])
-    if len(set(paid)) < 2 or len(set(right)) < 2:
+                    gold.append(right[agent])
+    if len(set(paid)) < 2 or len(set(gold)) < 2:
         return None
-    return correlation(paid, right)
+    return correlation(paid, gold)
 
 
 def never_ended(episodes: Sequence[Episode]) -> bool:
@@ -228,7 +229,7 @@ def never_ended(episodes: Sequence[Episode]) -> bool:
         if move.outcome.end not in (None, "pruned")
     ]
     return bool(last) and all(
-        outcome.end == "limit" and "success" not in outcome.terms for outcome in last
+        outcome.end == "limit" and outcome.success is None for outcome in last
     )
 
 
@@ -251,17 +252,10 @@ def fault_share(episodes: Sequence[Episode]) -> float:
 
 
 def _success(ended: Sequence[tuple[float, Outcome]]) -> float | None:
-    if not any("success" in outcome.terms for _, outcome in ended):
+    if all(outcome.success is None for _, outcome in ended):
         return None
     total = sum(weight for weight, _ in ended)
-    return (
-        sum(
-            weight * outcome.terms["success"]
-            for weight, outcome in ended
-            if "success" in outcome.terms
-        )
-        / total
-    )
+    return sum(weight * (outcome.success or 0.0) for weight, outcome in ended) / total
 
 
 def _mean(outcome: Outcome) -> float:

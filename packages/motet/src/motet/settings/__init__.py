@@ -5,7 +5,7 @@ those packages may not import each other.
 """
 
 from motet.settings.alarms import AlarmBounds
-from motet.settings.algorithm import Algorithm, Incentives
+from motet.settings.algorithm import DERIVED, Algorithm, Incentives
 from motet.settings.base import Probability, Settings, Share
 from motet.settings.chat_template import ChatTemplate
 from motet.settings.models import Lora, TinyModel
@@ -16,6 +16,7 @@ from motet.settings.rollout import COLDEST, HOTTEST, Decode, Plan, check_tempera
 
 __all__ = [
     "COLDEST",
+    "DERIVED",
     "HOTTEST",
     "AlarmBounds",
     "Algorithm",

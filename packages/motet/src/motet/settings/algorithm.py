@@ -1,6 +1,7 @@
 """A learning algorithm as one set of options, and MAPoRL's bonuses."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -43,6 +44,11 @@ class Incentives(Settings):
         return any(value > 0.0 for value in (self.alpha0, self.alpha1, self.beta0, self.beta1))
 
 
+DERIVED = frozenset({"group_by", "repeat_last_reward"})
+"""Options of an algorithm that a run derives from its plan and its environment, if nobody sets
+them (`model_fields_set`)."""
+
+
 class Algorithm(Settings):
     """A learning algorithm as one set of options. `motet.algorithms` lists the named algorithms."""
 
@@ -79,13 +85,16 @@ class Algorithm(Settings):
     reward_sharing: Literal["all", "own"] = "own"
     """own: each agent's return uses its own rewards. all: returns use the mean of all agents'
     rewards, so a zero-sum reward teaches nothing. Both are the same if all agents get the same
-    reward."""
+    reward. If left out: all if one critic values the returns of the whole team (critic_view: joint
+    with returns: tree), else own."""
     repeat_last_reward: bool = True
-    """If a branch ends early, count its last reward again for every turn that was not played. Turn
-    it off if only the end of an episode is rewarded."""
+    """If a branch ends early, count its last reward again for every turn that was not played. If
+    left out, a run takes false where the environment rewards only the end of an episode
+    (`rewards_at_end`)."""
     group_by: Literal["round", "task"] = "round"
     """Which samples form a group. round: the samples of one agent in one Round. task: all samples
-    of one agent at one turn of one task."""
+    of one agent at one turn of one task. If left out, a run takes task where samples are compared
+    and a later turn has only one per Round."""
     pruned: Literal["reweight", "sibling_mean"] = "reweight"
     """The return of later turns that a joint action gets if `rollout.expand` is not all. reweight:
     the continuation that was played counts with the inverse of its probability, and the other joint
@@ -156,6 +165,14 @@ class Algorithm(Settings):
     """Passes over a step's samples."""
     minibatches: PositiveInt = 1
     """Gradient steps per pass."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_what_one_critic_values(cls, given: Any) -> Any:
+        joint = isinstance(given, Mapping) and given.get("critic_view") == "joint"
+        if joint and given.get("returns", "tree") == "tree":
+            return {"reward_sharing": "all", **given}
+        return given
 
     @model_validator(mode="after")
     def _refuse_nonsense(self) -> Self:

@@ -68,13 +68,12 @@ class Schedule(Settings):
 
     kind: Literal["simultaneous", "round_robin", "turns"] = "simultaneous"
     """simultaneous: all policies. round_robin: one policy at a time, in the order of the team.
-    turns: one turn at a time, as in MAPoRL: first turn 1 (`warmup` steps), then blocks from the
+    turns: one turn at a time, as in MAPoRL: first turn 1 (`first_turn_steps`), then blocks from the
     last turn down to the first, repeatedly. Turns at which no policy is trained are skipped."""
     block: PositiveInt = 1
     """Number of consecutive steps for each policy or turn."""
-    warmup: int = Field(0, ge=0)
-    """turns: number of steps at the beginning in which only the first turn is trained. This is not
-    the supervised warm-up."""
+    first_turn_steps: int = Field(0, ge=0)
+    """turns: number of steps at the beginning in which only the first turn is trained."""
 
     @model_validator(mode="after")
     def _refuse_what_is_not_read(self) -> Self:
@@ -83,10 +82,10 @@ class Schedule(Settings):
                 f"block {self.block} needs kind round_robin or turns, got simultaneous: set one "
                 "of them, or drop block"
             )
-        if self.kind != "turns" and self.warmup:
+        if self.kind != "turns" and self.first_turn_steps:
             raise ValueError(
-                f"warmup {self.warmup} needs kind turns, got {self.kind}: set kind: turns, or "
-                "drop warmup"
+                f"first_turn_steps {self.first_turn_steps} needs kind turns, got {self.kind}: set "
+                "kind: turns, or drop first_turn_steps"
             )
         return self
 
@@ -103,9 +102,10 @@ class Schedule(Settings):
             return policies[(step - 1) // self.block % len(policies)] == policy
         if self.kind == "turns":
             turns = sorted({at for _, at in policy_turns})
-            if step <= self.warmup:
+            later = step - self.first_turn_steps
+            if later <= 0:
                 return turn == turns[0]
-            return turn == turns[-1 - (step - 1 - self.warmup) // self.block % len(turns)]
+            return turn == turns[-1 - (later - 1) // self.block % len(turns)]
         return True
 
 

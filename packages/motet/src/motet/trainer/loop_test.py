@@ -235,7 +235,7 @@ PER_TURN = Team({"ann": ("early", "late"), "bob": ("early", "late")}, PAIR.decod
 
 
 def test_a_block_of_a_turn_trains_what_was_said_in_it_alone():
-    schedule = Schedule(kind="turns", warmup=1, block=2)
+    schedule = Schedule(kind="turns", first_turn_steps=1, block=2)
     for number, who in (
         (1, "early"),
         (2, "late"),
@@ -256,7 +256,8 @@ def test_a_turn_at_which_nobody_is_trained_has_no_block():
     team = replace(PER_TURN, frozen=frozenset({"early"}))
     for number in (1, 2, 3):
         diary, _ = go(
-            components("mareinforce", team, schedule=Schedule(kind="turns", warmup=1)), number
+            components("mareinforce", team, schedule=Schedule(kind="turns", first_turn_steps=1)),
+            number,
         )
         assert rows(diary) == {"late": 8}
 

@@ -14,7 +14,6 @@ import torch
 
 from motet.batch import BatchMetrics, merge, minibatches, pack_value_pairs, pair_objective
 from motet.core import (
-    PERSONAL,
     Episode,
     Outcome,
     Prompt,
@@ -126,7 +125,7 @@ async def judged(
 ) -> tuple[list[Episode], dict[str, float]]:
     """Return the episodes with the scores of the reward model as rewards, and metrics.
 
-    All agents get the same reward, and no personal term.
+    All agents get the same reward, and no bonus.
     """
     rounds = [
         round_
@@ -167,8 +166,7 @@ def _rewarded(round_: Round | None, scores: Iterator[float], agents: Iterable[st
     def of(outcome: Outcome) -> Outcome:
         if outcome.fault is not None:
             return outcome
-        terms = {name: it for name, it in outcome.terms.items() if not name.startswith(PERSONAL)}
-        return replace(outcome, rewards=dict.fromkeys(agents, next(scores)), terms=terms)
+        return outcome.rewarded(dict.fromkeys(agents, next(scores)))
 
     return replace(round_, outcomes=tuple(map(of, round_.outcomes)))
 

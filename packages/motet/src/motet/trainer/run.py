@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from motet.core import CreditState, Environment, Episode
+from motet.core import CreditState, Draws, Episode
 from motet.core.records import as_json
 from motet.errors import Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
@@ -250,7 +250,7 @@ class TrainingRun:
         """Draw the first game, if the environment draws."""
         environment = self._components.environment
         game = next((game for games in evaluation.games for game in games), None)
-        if game is not None and environment.provides(Environment.drawing):
+        if game is not None and isinstance(environment, Draws):
             drawing = environment.drawing(game.task, game.last_words)
             drawn_grids(drawing, f"{game.task.id}, {name} training", self._folder.drawing(name))
 
