@@ -8,7 +8,7 @@ import pytest
 import motet
 import motet_verifier
 from motet.core import Message
-from motet_serve.http.http_server import HttpServer
+from motet_serve.http.http_server import Server
 from motet_verifier.answers import LabelledAnswer, write_answers
 from motet_verifier.model import Verifier
 from motet_verifier.settings import VerifierTraining
@@ -54,7 +54,7 @@ def test_training_a_verifier_and_serving_it_say_so(
     motet_verifier.train_verifier(settings, tmp_path / "answers.jsonl", tmp_path / "trained")
     assert capsys.readouterr().err.count(SAID) == 1
     Verifier.new(model, lora=None, seed=0, device="cpu").save(tmp_path / "verifier")
-    monkeypatch.setattr(HttpServer, "run", lambda *_, **__: None)
+    monkeypatch.setattr(Server, "run", lambda server, **_: server._listening())
     for folder in (tmp_path / "trained", tmp_path / "verifier"):
         lines: list[str] = []
         motet_verifier.serve_verifier(folder, port=0, device="cpu", say=lines.append)

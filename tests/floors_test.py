@@ -59,11 +59,7 @@ HEAVY = {
 TEST = re.compile(r"(_test|conftest)\.py$")
 OUTSIDE = {"tests", "benchmarks", "examples", "experiments"}
 """Folders of the repository that an installed package does not have."""
-LAZY = {
-    "motet.cluster.files_transfer",
-    "motet_serve.http.connections",
-    "motet_serve.http.http_server",
-}
+LAZY = {"motet.cluster.files_transfer", "motet_serve.http.http_server"}
 """Modules that subclass heavy classes. They may be imported only inside functions."""
 
 

@@ -97,6 +97,12 @@ def processor_seconds(server):
     return times.user + times.system
 
 
+def rests(server):
+    begun, spent = time.monotonic(), processor_seconds(server)
+    time.sleep(0.5)
+    return processor_seconds(server) - spent < 0.3 * (time.monotonic() - begun)
+
+
 def megabytes_of(server):
     return psutil.Process(server.process.pid).memory_info().rss / 2**20
 
@@ -122,7 +128,7 @@ ATTACKS = {
     "half a head of HTTP/1.0": b"POST /predict HTTP/1.0\r\n",
     "asked to go on": POST + b"Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n",
     "idle after an answer": GET,
-    "answers that nobody reads": GET * 600,
+    "answers that nobody reads": GET * 60,
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
     "a head without end": POST + b"X-Long: " + b"x" * 100_000,
 }
@@ -140,9 +146,7 @@ def test_more_connections_than_files_keep_nobody_out(patient, known, name):
         for _ in range(5):
             ask(patient, known)
         assert files_of(patient) < FILES
-        begun, spent = time.monotonic(), processor_seconds(patient)
-        time.sleep(0.5)
-        assert processor_seconds(patient) - spent < 0.3 * (time.monotonic() - begun)
+        wait_until(lambda: rests(patient))
         ask(patient, known)
         assert megabytes_of(patient) - memory < 200
     wait_until(lambda: files_of(patient) <= files)
@@ -157,33 +161,19 @@ def test_connections_that_come_and_go_keep_nobody_out(patient, known):
         ask(patient, known)
 
 
-def test_one_address_does_not_take_the_place_of_another(patient):
-    """The other's connection is older and idle, but is kept."""
-    with socket.socket() as other:
-        other.settimeout(60)
-        other.bind(("127.0.0.2", 0))
-        other.connect(("127.0.0.1", patient.port))
-        request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
-
-        def answer():
-            other.sendall(request)
-            said = b""
-            while not said.endswith(b"}"):
-                said += other.recv(65_536) or pytest.fail(f"closed after {said!r}")
-            return said
-
-        assert answer().startswith(b"HTTP/1.1 200 ")
-        with attackers(patient, ATTACKERS, b""):
-            assert httpx2.get(f"{patient.url}/health").status_code == 200
-            assert answer().startswith(b"HTTP/1.1 200 ")
-
-
-@pytest.mark.wide
-def test_one_address_has_no_more_connections_than_it_may(verifier_folder, known):
+def test_a_request_that_is_computed_keeps_its_connection(verifier_folder):
     with (
-        serving(
-            verifier_folder, "--max-connections-per-address", "8", "--client-seconds", "600"
-        ) as one,
+        serving(verifier_folder, "--token-budget", "1", files=FILES) as one,
+        long_work(one, 3) as connection,
+        attackers(one, ATTACKERS, b""),
+    ):
+        assert httpx2.get(f"{one.url}/health").status_code == 200
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_there_are_no_more_connections_than_there_may_be(verifier_folder, known):
+    with (
+        serving(verifier_folder, "--max-connections", "8", "--client-seconds", "600") as one,
         attackers(one, 100, b"") as sockets,
     ):
         ask(one, known)
@@ -191,8 +181,6 @@ def test_one_address_has_no_more_connections_than_it_may(verifier_folder, known)
         # now.
         closed = [each for each in sockets if select.select([each], [], [], 0)[0]]
         assert 100 - 8 <= len(closed) < 100
-        with attackers(one, 8, b"", source="127.0.0.2"):
-            ask(one, known)
 
 
 def test_64_connections_of_one_address_are_served_at_a_time(patient, known):
@@ -207,52 +195,44 @@ def test_64_connections_of_one_address_are_served_at_a_time(patient, known):
 # --------------------------------------------------------------------------------------------- time
 
 
-LATE_HEAD = "the request head did not arrive within 1 s"
-LATE_BODY = "the body did not arrive within 1 s"
-
-
 def in_bytes(head):
     return [head, *[b"x"] * 1000]
 
 
 @pytest.mark.parametrize(
-    ("sent", "reason"),
+    "sent",
     [
-        pytest.param([POST + b"X-Slow: "], LATE_HEAD, marks=pytest.mark.wide),
-        (in_bytes(POST + b"X-Slow: "), LATE_HEAD),
-        ([POST + b"Content-Length: 2000\r\n\r\n{"], LATE_BODY),
-        pytest.param(
-            in_bytes(POST + b"Content-Length: 2000\r\n\r\n"), LATE_BODY, marks=pytest.mark.wide
-        ),
-        pytest.param(
-            [POST + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{"],
-            LATE_BODY,
-            marks=pytest.mark.wide,
-        ),
-        (
-            [POST + b"Transfer-Encoding: chunked\r\n\r\n", *[b"1\r\nx\r\n"] * 1000],
-            LATE_BODY,
-        ),
+        [POST + b"Content-Length: 2000\r\n\r\n{"],
+        pytest.param(in_bytes(POST + b"Content-Length: 2000\r\n\r\n"), marks=pytest.mark.wide),
+        pytest.param([POST + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{"], marks=pytest.mark.wide),
+        [POST + b"Transfer-Encoding: chunked\r\n\r\n", *[b"1\r\nx\r\n"] * 1000],
     ],
 )
-def test_a_request_that_comes_slowly_is_refused_with_the_reason(strict, sent, reason):
-    said = answer_of(strict, *sent)
-    head, _, content = said.partition(b"\r\n\r\n")
+def test_a_body_that_comes_slowly_is_refused_with_the_reason_and_closed(strict, sent):
+    head, _, content = answer_of(strict, *sent).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408 ")
-    assert b"\r\nconnection: close" in head.lower()
-    assert json.loads(content) == {"error": reason}
+    assert json.loads(content) == {"error": "the body did not arrive within 1 s"}
 
 
-@pytest.mark.parametrize("payload", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_a_connection_without_a_request_is_closed(strict, payload):
-    assert answer_of(strict, payload).count(b"HTTP/1.1") == (payload != b"")
+@pytest.mark.parametrize(
+    ("sent", "answers"),
+    [
+        ([b""], 0),
+        ([POST + b"X-Slow: "], 0),
+        (in_bytes(POST + b"X-Slow: "), 0),
+        ([GET], 1),
+        ([GET * 3], 3),
+    ],
+)
+def test_a_connection_without_a_whole_request_is_closed(strict, sent, answers):
+    assert answer_of(strict, *sent).count(b"HTTP/1.1 200 ") == answers
 
 
 def test_a_client_that_takes_no_answers_is_given_up(strict):
     """Each request was answered or given up before the files are counted."""
     wait_until(lambda: files_of(strict) <= 40)
     files = files_of(strict)
-    with attackers(strict, 20, GET * 2000) as sockets:
+    with attackers(strict, 10, GET * 2000) as sockets:
         for one in sockets:
             assert select.select([one], [], [], 60)[0], "nothing came"
         wait_until(lambda: files_of(strict) <= files)
@@ -261,11 +241,16 @@ def test_a_client_that_takes_no_answers_is_given_up(strict):
 # ------------------------------------------------------------------------------------------- bodies
 
 
-def test_a_body_in_tiny_pieces_is_refused(patient):
-    piece = b"1\r\nx\r\n"
-    said = answer_of(patient, POST + b"Transfer-Encoding: chunked\r\n\r\n" + piece * 40_000)
-    assert said.startswith(b"HTTP/1.1 400 ")
-    assert b"the body has many chunks of fewer than 64 bytes" in said
+def test_bodies_in_tiny_pieces_are_refused_and_keep_nobody_waiting(patient, known):
+    pieces = POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 40_000
+    spent = processor_seconds(patient)
+    with attackers(patient, 20, pieces) as sockets:
+        ask(patient, known)
+        for one in sockets:
+            one.settimeout(60)
+            with suppress(ConnectionResetError):
+                assert one.recv(65_536).startswith(b"HTTP/1.1 400 ")
+    assert processor_seconds(patient) - spent < 3  # to read all of them takes 7 s
 
 
 def test_half_sent_bodies_keep_no_other_body_out(verifier_folder, known):
@@ -292,12 +277,13 @@ def test_half_sent_bodies_keep_no_other_body_out(verifier_folder, known):
 # ------------------------------------------------------------------------------------------ the end
 
 
-def long_work(server, batches):
+def long_work(server, batches=None):
     """Open a connection with a request of many batches, of which some are computed."""
     sent = json.dumps(body(*[CHATS[k % 400] for k in range(1024)])).encode()
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     connection.sendall(POST + f"Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
-    wait_until(lambda: count_of(server) > batches)
+    if batches is not None:
+        wait_until(lambda: count_of(server) > batches)
     return connection
 
 
@@ -333,7 +319,7 @@ def test_what_is_not_answered_in_the_grace_period_is_given_up(verifier_folder):
             with suppress(ConnectionResetError):
                 assert connection.recv(1000) == b""
         assert code == 0
-        assert complaints == "WARNING: 1 requests were not answered within 0.2 s and are dropped\n"
+        assert complaints == "1 requests were not answered within 0.2 s and are dropped\n"
 
 
 def test_a_second_signal_ends_it_at_once(verifier_folder):
@@ -388,21 +374,13 @@ def test_a_process_that_may_open_too_few_files_is_told_how_to_mend_it(verifier_f
 
 @pytest.mark.wide
 def test_a_connection_that_finds_no_place_is_a_fault_that_may_pass(verifier_folder):
-    """All connections of its address have requests being computed."""
-    limits = ("--max-connections", "2", "--max-connections-per-address", "1")
-    with serving(verifier_folder, *limits, "--token-budget", "1") as one, long_work(one, 3):
+    """All connections have requests being computed."""
+    with (
+        serving(verifier_folder, "--max-connections", "1", "--token-budget", "1") as one,
+        long_work(one),
+    ):
+        begun = processor_seconds(one)
+        wait_until(lambda: processor_seconds(one) > begun + 0.3)
         with pytest.raises(VerifierFault) as caught:
             asyncio.run(client(one.url).score(CHATS[:1]))
         assert caught.value.cause == "verifier_unreachable"
-        code, complaints = one.stop()
-    assert code == 0
-    assert complaints.startswith(
-        "WARNING: a connection was refused: the limit of --max-connections is reached"
-    )
-
-
-@pytest.mark.wide
-def test_who_sends_requests_without_waiting_gets_one_answer(patient):
-    said = answer_of(patient, GET * 3)
-    assert said.count(b"HTTP/1.1 200 ") == 1
-    assert b"\r\nconnection: close\r\n" in said.lower()

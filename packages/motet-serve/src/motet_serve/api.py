@@ -28,7 +28,6 @@ from motet_serve.http.key import key_in
 from motet_serve.http.metrics import ServerMetrics
 from motet_serve.http.server import reserved, run_app
 from motet_serve.limits import ChatLimits
-from motet_serve.protocol import openai_error
 from motet_serve.sharing import SharedSampler
 from motet_serve.team import AgentMessage, AnswerSettings, ChatTeam, TeamAnswer, chats_of
 from motet_serve.terminal import converse, typed_lines
@@ -168,7 +167,6 @@ def serve(
             run_app(
                 app, listener, host, chosen,
                 lambda url: say(f"{name} is served at {url}/v1 ({', '.join(team.names)})"),
-                openai_error,
             )  # fmt: skip
         finally:
             shared.close()

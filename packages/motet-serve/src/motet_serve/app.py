@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnginesLost, MotetError
-from motet_serve.http.application import create_application, locked_by
+from motet_serve.http.application import create_application, locked_by, unless_client_leaves
 from motet_serve.http.bodies import Bodies
 from motet_serve.http.metrics import ServerMetrics
 from motet_serve.http.refusals import Refusal, error_responses, internal_error
-from motet_serve.http.wire import check_head, unless_client_leaves
 from motet_serve.limits import ChatLimits
 from motet_serve.protocol import (
     ERROR_SCHEMA,
@@ -146,7 +145,6 @@ def _complete(app: "FastAPI", desk: _Desk, locked: dict[str, Any]) -> None:
     async def complete(request: Request) -> Response:
         """Answer a question with the whole team, or a chat with one agent."""
         begun = perf_counter()
-        check_head(request, desk.limits.max_body_bytes)
         async with bodies.read(request) as body:
             asked = read_request(body, desk.team.names)
         count = asked.n or 1

@@ -15,7 +15,6 @@ from motet.commands.options import (
     MaxBodyMb,
     MaxConnections,
     MaxHeldMb,
-    MaxPerAddress,
     MaxQueue,
     Overrides,
     PortOption,
@@ -115,7 +114,6 @@ def serve(
     max_held_mb: MaxHeldMb = ChatLimits.max_held_mb,
     request_seconds: RequestSeconds = ChatLimits.request_seconds,
     max_connections: MaxConnections = ChatLimits.max_connections,
-    max_connections_per_address: MaxPerAddress = ChatLimits.max_connections_per_address,
     client_seconds: ClientSeconds = ChatLimits.client_seconds,
     grace_seconds: GraceSeconds = ChatLimits.grace_seconds,
 ) -> None:
@@ -140,7 +138,6 @@ def serve(
         max_held_mb=max_held_mb,
         request_seconds=request_seconds,
         max_connections=max_connections,
-        max_connections_per_address=max_connections_per_address,
         client_seconds=client_seconds,
         grace_seconds=grace_seconds,
     )

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from motet.core import Chat
 from motet.errors import RewardFault
-from motet_serve.http.application import create_application, locked_by
+from motet_serve.http.application import create_application, locked_by, unless_client_leaves
 from motet_serve.http.bodies import Bodies
 from motet_serve.http.metrics import ServerMetrics
 from motet_serve.http.refusals import Refusal, plain_error
-from motet_serve.http.wire import check_head, unless_client_leaves
 from motet_verifier.limits import ScoringLimits
 from motet_verifier.model import Verifier
 from motet_verifier.protocol import (
@@ -84,7 +83,6 @@ def _score(
     async def predict(request: Request) -> Scored:
         """Score answers. The order is kept. A score does not depend on the other chats."""
         begun = perf_counter()
-        check_head(request, limits.max_body_bytes)
         try:
             async with asyncio.timeout(limits.request_seconds), bodies.read(request) as body:
                 scores = await _scores(queue, read_chats(body), request)

@@ -19,7 +19,6 @@ from motet.commands.options import (
     MaxBodyMb,
     MaxConnections,
     MaxHeldMb,
-    MaxPerAddress,
     MaxQueue,
     PortOption,
     ReadsChoice,
@@ -99,7 +98,6 @@ def serve(
     max_held_mb: MaxHeldMb = ScoringLimits.max_held_mb,
     request_seconds: RequestSeconds = ScoringLimits.request_seconds,
     max_connections: MaxConnections = ScoringLimits.max_connections,
-    max_connections_per_address: MaxPerAddress = ScoringLimits.max_connections_per_address,
     client_seconds: ClientSeconds = ScoringLimits.client_seconds,
     grace_seconds: GraceSeconds = ScoringLimits.grace_seconds,
 ) -> None:
@@ -126,7 +124,6 @@ def serve(
         max_held_mb=max_held_mb,
         request_seconds=request_seconds,
         max_connections=max_connections,
-        max_connections_per_address=max_connections_per_address,
         client_seconds=client_seconds,
         grace_seconds=grace_seconds,
     )

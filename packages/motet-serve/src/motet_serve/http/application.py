@@ -1,15 +1,18 @@
 """What the web applications of all servers have in common."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from motet_serve.http.key import lock
 from motet_serve.http.refusals import ErrorBody, Refusal, refuse_in_json
-from motet_serve.http.wire import LetGo
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from starlette.requests import Request
+
+Awaited = TypeVar("Awaited")
 
 
 def create_application(
@@ -39,7 +42,6 @@ def create_application(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.add_middleware(LetGo)
     refuse_in_json(app, errors, error_body, note)
     return app
 
@@ -54,3 +56,25 @@ def locked_by(key: str | None, documented: Callable[..., dict[Any, Any]]) -> dic
     if key is None:
         return {"responses": documented(500)}
     return {"responses": documented(401, 500), "dependencies": [Depends(lock(key))]}
+
+
+async def unless_client_leaves(answer: asyncio.Future[Awaited], request: "Request") -> Awaited:
+    """Wait for the answer. The caller cancels it if this raises.
+
+    The request's body must have been read. Raises: Refusal if the client leaves first; what
+    `answer` raises.
+    """
+    left = asyncio.create_task(_left(request))
+    either: set[asyncio.Future[Any]] = {answer, left}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Refusal(400, "left", "the client closed the connection before its answer")
+        return answer.result()
+    finally:
+        left.cancel()
+
+
+async def _left(request: "Request") -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING
 
 from motet_serve.http.limits import ServingLimits
 from motet_serve.http.refusals import Refusal
-from motet_serve.http.wire import too_large
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-
-
-class _Body:
-    """One body: its size so far, and the deadline of its reader."""
-
-    def __init__(self, deadline: asyncio.Timeout) -> None:
-        self.size, self.deadline, self.dropped = 0, deadline, False
 
 
 class Bodies:
@@ -33,76 +25,92 @@ class Bodies:
 
     def __init__(self, limits: ServingLimits) -> None:
         self._limits = limits
-        self._held = 0
-        self._arriving: dict[_Body, None] = {}
-        """Bodies that are still arriving, in the order in which they began."""
-
-    @property
-    def held(self) -> int:
+        self.held = 0
         """Bytes held now."""
-        return self._held
+        self._arriving: dict[asyncio.Timeout, bytearray] = {}
+        """Deadline -> its body that is still arriving, in the order in which they began."""
 
     @asynccontextmanager
     async def read(self, request: "Request") -> AsyncIterator[bytes]:
         """Read the whole body. Its bytes count as held until the context ends.
 
-        Raises: Refusal 413 if the body is too large, 408 if it is late, 429 if there is no memory
-        for it.
+        Raises: Refusal 415 if it is not plain JSON, 413 if it is too large, 408 if it is late, 429
+        if there is no memory for it, 400 if the client leaves or the head says two lengths.
         """
-        deadline = asyncio.timeout(self._limits.client_seconds)
-        body = _Body(deadline)
+        _check_head(request, self._limits.max_body_bytes)
+        body = bytearray()
         try:
-            yield await self._read(request, body)
+            await self._read(request, body)
+            yield bytes(body)
         finally:
-            self._held -= body.size
+            self.held -= len(body)
 
-    async def _read(self, request: "Request", body: _Body) -> bytes:
+    async def _read(self, request: "Request", body: bytearray) -> None:
         from starlette.requests import ClientDisconnect
 
-        content = bytearray()
-        self._arriving[body] = None
+        deadline = asyncio.timeout(self._limits.client_seconds)
         try:
-            async with body.deadline:
+            async with deadline:
+                self._arriving[deadline] = body
                 async for chunk in request.stream():
-                    if len(content) + len(chunk) > self._limits.max_body_bytes:
-                        raise too_large(self._limits.max_body_bytes)
-                    self._hold(body, len(chunk))
-                    content += chunk
+                    body += chunk
+                    self.held += len(chunk)
+                    if len(body) > self._limits.max_body_bytes:
+                        raise _too_large(self._limits.max_body_bytes)
+                    while self.held > max(self._limits.max_held_bytes, len(body)):
+                        self._drop_oldest(deadline)
+            if deadline not in self._arriving:
+                raise self._no_room()
         except ClientDisconnect as error:
-            raise Refusal(
-                400, "left", "the client closed the connection before the end of its request"
-            ) from error
+            said = "the client closed the connection before the end of its request"
+            raise Refusal(400, "left", said) from error
         except TimeoutError as error:
-            if body.dropped:
+            if deadline not in self._arriving:
                 raise self._no_room() from error
             seconds = self._limits.client_seconds
             raise Refusal(408, "slow", f"the body did not arrive within {seconds:g} s") from error
         finally:
-            self._arriving.pop(body, None)
-        return bytes(content)
+            self._arriving.pop(deadline, None)
 
-    def _hold(self, body: _Body, size: int) -> None:
-        """Raises: Refusal if the memory is full of complete bodies."""
-        while self._held > body.size and self._held + size > self._limits.max_held_bytes:
-            oldest = next((one for one in self._arriving if one is not body and one.size), None)
-            if oldest is None:
-                raise self._no_room()
-            self._drop(oldest)
-        body.size += size
-        self._held += size
-
-    def _drop(self, body: _Body) -> None:
-        del self._arriving[body]
-        self._held -= body.size
-        body.size, body.dropped = 0, True
-        if not body.deadline.expired():
-            body.deadline.reschedule(asyncio.get_running_loop().time())
+    def _drop_oldest(self, own: asyncio.Timeout) -> None:
+        """Raises: Refusal if no other body is arriving for longer than that of `own`."""
+        oldest = next(iter(self._arriving), own)
+        if oldest is own:
+            raise self._no_room()
+        body = self._arriving.pop(oldest)
+        self.held -= len(body)
+        body.clear()
+        if not oldest.expired():
+            oldest.reschedule(0.0)
 
     def _no_room(self) -> Refusal:
         most = self._limits.max_held_mb
-        return Refusal(
-            429,
-            "full",
-            f"the open requests need more memory than the limit of {most:g} MiB; ask again later",
-            {"Retry-After": "1"},
-        )
+        said = f"the open requests need more memory than the limit of {most:g} MiB; ask again later"
+        return Refusal(429, "full", said, {"Retry-After": "1"})
+
+
+def _check_head(request: "Request", most: int) -> None:
+    """Check the head of a request before anything of the body is read.
+
+    A web page of another site may send any text, but it may not say that the text is JSON.
+    """
+    headers = request.headers
+    if "transfer-encoding" in headers and "content-length" in headers:
+        said = "the request has both Content-Length and Transfer-Encoding: send only one of them"
+        raise Refusal(400, "two_lengths", said)
+    kind = headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        got = f"the Content-Type is {kind!r}" if kind else "there is no Content-Type"
+        raise Refusal(415, "no_json_type", f"{got}; expected application/json")
+    packed = headers.get("content-encoding", "identity")
+    if packed.strip().lower() != "identity":
+        said = f"the Content-Encoding is {packed!r}; expected an uncompressed body"
+        raise Refusal(415, "packed", said)
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> Refusal:
+    said = f"the body has more than {most:,} bytes: ask for fewer answers at a time"
+    return Refusal(413, "too_large", said)

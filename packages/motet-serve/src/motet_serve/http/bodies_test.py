@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import ClassVar
 
 import pytest
 
@@ -13,7 +14,9 @@ MIB = 2**20
 
 
 class Arriving:
-    """A request. `chunks` come at once, the rest only if `whole` is set."""
+    """A request. `sizes` come at once, the rest only if `whole` is set."""
+
+    headers: ClassVar = {"content-type": "application/json"}
 
     def __init__(self, *sizes, whole=True):
         self._sizes, self._whole = sizes, whole

@@ -1,147 +1,182 @@
-"""uvicorn's server, with limits on its connections and on the time it takes to shut down."""
+"""uvicorn, with the few limits that it lacks: on the time of a client, and on connections."""
 
 import asyncio
 import logging
 import resource
 import signal
 import socket
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from motet.errors import ConfigError
-from motet.user_code.blocking import on_interrupt
-from motet_serve.http.connections import Connection, Connections, accept, sweep
-from motet_serve.http.limits import ServingLimits
-from motet_serve.http.refusals import ErrorBody, plain_error
 
-SPARE_FILES = 32
-"""Number of files that the process may open besides connections."""
+ACCEPTED_AT_ONCE = 16
+"""Number of connections that asyncio accepts before the server works on those it has."""
+BACKLOG = 2048
+"""Number of connections that the system queues until they are accepted."""
+SPARE_FILES = 96
+"""Number of files that the process may open besides connections. asyncio accepts a few rounds of
+connections before a connection that is closed gives back its file, and loops if it finds no file.
+"""
+MOST_PIECES, SMALL_PIECE = 1000, 64
+"""A body of more than MOST_PIECES pieces is refused if its pieces have fewer than SMALL_PIECE bytes
+on average. A piece takes 9 microseconds, so the 40,000 pieces that one read may bring would keep
+all other clients waiting.
+"""
 log = logging.getLogger(__name__)
 
 
-class HttpServer(uvicorn.Server):
-    """A server that accepts connections itself, on one listener.
+class Connection(H11Protocol):
+    """uvicorn's connection, which ends if its client is late or its place is needed.
 
-    It ends within `limits.grace_seconds` of a signal.
+    A client has `seconds` to send the head of a request, from the start of the connection or the
+    last response, and to go on reading a response. Above `most` connections, a new one replaces the
+    one that has waited for its client the longest.
     """
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        limits: ServingLimits,
-        error_body: ErrorBody = plain_error,
-    ) -> None:
-        """Raises: ConfigError if the process may not open files for connections."""
-        super().__init__(config)
-        self._grace = limits.grace_seconds
-        self._connections = Connections(limits, _files(), error_body)
-        self._tasks: list[asyncio.Task[None]] = []
-        if self._connections.most < limits.max_connections:
-            log.warning(
-                (
-                    "the server accepts at most %d connections at a time, because of the limit on "
-                    "open files (ulimit -n)"
-                ),
-                self._connections.most,
-            )
+    def __init__(self, *settings: Any, most: int, seconds: float, **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self._most, self._seconds = most, seconds
+        self.conn = _Http(h11.SERVER)
 
-    @contextmanager
-    def ended_by_signals(self) -> Iterator[None]:
-        """While the context is open, the first SIGTERM or SIGINT shuts the server down.
+    @property
+    def waits_for_client(self) -> bool:
+        return self._between_requests or self.cycle.more_body or self.flow.write_paused
 
-        A second one ends the process. In another thread than the main one, the first interrupt of
-        the caller that waits shuts the server down.
-        """
-        if threading.current_thread() is not threading.main_thread():
+    @property
+    def _between_requests(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
-            def exit_() -> None:
-                self.should_exit = True
+    def _wait(self) -> None:
+        self._deadline = self.loop.call_later(self._seconds, self._end_if_late)
 
-            with on_interrupt(exit_):
-                yield
-            return
+    def _end_if_late(self) -> None:
+        if self._between_requests or self.flow.write_paused:
+            self.transport.abort()
 
-        def end(number: int, frame: FrameType | None) -> None:
-            self.should_exit = True
-            for one in before:
-                signal.signal(one, signal.SIG_DFL)
-
-        before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
-        for one in before:
-            signal.signal(one, end)
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+    def _make_room(self) -> None:
+        """Close a connection that waits for its client. This one does, so there always is one."""
+        others: set[Any] = self.connections
+        here = [one for one in others if not one.transport.is_closing()]
+        if len(here) > self._most:
+            waiting = [one for one in here if one.waits_for_client]
+            min(waiting, key=lambda one: one._deadline.when()).transport.abort()
 
     # ---------------------------------------------------------------------------- called by uvicorn
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Do nothing: the signals are caught before the server runs."""
-        yield
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > self._most:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._deadline.cancel()
+        self._wait()
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in self.headers}:
+            self.transport.close()  # a proxy may see more requests in its body than we do
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._deadline.cancel()
+        self._wait()
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()  # its request has a response, and this would be a second one
+            return
+        super().send_400_response(msg)
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # the response of the application comes too late
+
+    def shutdown(self) -> None:
+        """Stop with the server: finish the current response, but wait for no client."""
+        if self.waits_for_client:
+            self.transport.abort()
+        else:
+            super().shutdown()
+
+
+class _Http(h11.Connection):
+    """An HTTP connection that refuses bodies in tiny pieces."""
+
+    _pieces = _bytes = 0
+
+    def next_event(self) -> Any:
+        event: Any = super().next_event()
+        # isinstance takes several times as long, because these classes are abstract base classes.
+        kind = type(event)
+        if kind is h11.Request:
+            self._pieces = self._bytes = 0
+        elif kind is h11.Data:
+            self._pieces += 1
+            self._bytes += len(event.data)
+            if self._pieces > MOST_PIECES and self._bytes < self._pieces * SMALL_PIECE:
+                raise h11.RemoteProtocolError("the body comes in tiny pieces")
+        return event
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server. The first signal shuts it down, a second one ends the process."""
+
+    def __init__(
+        self, config: uvicorn.Config, grace_seconds: float, listening: Callable[[], None]
+    ) -> None:
+        """`listening` is called once connections are accepted."""
+        super().__init__(config)
+        self._grace_seconds, self._listening = grace_seconds, listening
+
+    def stop(self) -> None:
+        """Shut down. Any thread may call it."""
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.stop()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(one, signal.SIG_DFL)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        # given a socket, uvicorn would accept as many connections as come at once
-        await super().startup(sockets=[])
-        (listener,) = sockets or []
-        listener.setblocking(False)
-        for work in (
-            accept(listener, self._connections, self._connection),
-            sweep(self._connections),
-        ):
-            task = asyncio.create_task(work)
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)  # asyncio took the number that it accepts at once for this one, too
+        self._listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        giving_up = asyncio.get_running_loop().call_later(self._grace, self._give_up)
+        # uvicorn's own limit cancels the requests, and logs a traceback for each.
+        giving_up = asyncio.get_running_loop().call_later(self._grace_seconds, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()
 
-    # ------------------------------------------------------------------------------------ internals
-
-    def _connection(self, address: str) -> Connection:
-        return Connection(
-            config=self.config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
-            connections=self._connections,
-            address=address,
-        )
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            log.error("the server has an internal error and stops", exc_info=task.exception())
-            self.should_exit = True
-
     def _give_up(self) -> None:
+        open_: list[Any] = list(self.server_state.connections)
         log.warning(
             "%d requests were not answered within %g s and are dropped",
-            len(self._connections),
-            self._grace,
+            len(open_),
+            self._grace_seconds,
         )
-        self._connections.drop_all()
+        for one in open_:
+            one.transport.abort()
 
 
-def _files() -> int:
-    """Return the number of connections that the process may open.
+def most_connections(wanted: int) -> int:
+    """Return how many connections the process may have: `wanted`, or as many as it may open files.
 
-    Raises: ConfigError if there is none.
+    Raises: ConfigError if it may open too few files for one.
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY:
-        return sys.maxsize
+        return wanted
     open_ = sum(1 for _ in Path("/dev/fd").iterdir())
     free = most - open_ - SPARE_FILES
     if free < 1:
@@ -149,4 +184,10 @@ def _files() -> int:
             f"the process may open {most} files, and {open_} are open; expected room for "
             f"{SPARE_FILES} more and one per connection: raise ulimit -n"
         )
-    return free
+    if free < wanted:
+        log.warning(
+            "the server accepts at most %d connections at a time, because of the limit on open "
+            "files (ulimit -n)",
+            free,
+        )
+    return min(wanted, free)

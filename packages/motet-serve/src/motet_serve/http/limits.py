@@ -23,8 +23,6 @@ class ServingLimits:
     """Maximum time of one request in seconds, from its first byte to its answer."""
     max_connections: int = 800
     """Maximum number of connections at a time; fewer if the process may open fewer files."""
-    max_connections_per_address: int = 400
-    """Maximum number of connections at a time from one IPv4 address or one 64-bit IPv6 network."""
     client_seconds: float = 30.0
     """Seconds that a client has to begin a request, to send its head, to send its body, and to read
     its response.

@@ -4,19 +4,16 @@ import math
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from motet.errors import ConfigError
+from motet.user_code.blocking import on_interrupt
 from motet_serve.http.key import check_key, in_url
 from motet_serve.http.limits import ServingLimits
-from motet_serve.http.log import bounded_log
-from motet_serve.http.refusals import ErrorBody, plain_error
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-BACKLOG = 2048
-"""Number of connections that the system queues until they are accepted."""
 
 
 @contextmanager
@@ -26,8 +23,7 @@ def reserved(
     """Check all that can be checked before a model is loaded, and reserve the address.
 
     Yields a bound socket that does not listen yet. Port 0 selects any free port. `without_key`
-    accepts requests from everyone who can reach the address. While the context is open, the log is
-    bounded. Raises: ConfigError.
+    accepts requests from everyone who can reach the address. Raises: ConfigError.
     """
     try:
         import fastapi  # noqa: F401
@@ -38,7 +34,7 @@ def reserved(
             f'a server needs {error.name}, which is not installed: pip install "motet[serve]"'
         ) from error
     check_key(host, key, without_key)
-    with _bound(host, port) as listener, bounded_log():
+    with _bound(host, port) as listener:
         yield listener
 
 
@@ -48,7 +44,6 @@ def run_app(
     host: str,
     limits: ServingLimits,
     listening: Callable[[str], None],
-    error_body: ErrorBody = plain_error,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Call it in the main thread, or in a function of
     `motet.user_code.blocking`.
@@ -61,23 +56,34 @@ def run_app(
     """
     import uvicorn
 
-    from motet_serve.http.http_server import HttpServer
+    from motet_serve.http.http_server import (
+        ACCEPTED_AT_ONCE,
+        Connection,
+        Server,
+        most_connections,
+    )
 
+    limited = partial(
+        Connection,
+        most=most_connections(limits.max_connections),
+        seconds=limits.client_seconds,
+    )
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=limited,  # type: ignore[arg-type]
         ws="none",
         loop="asyncio",
+        backlog=ACCEPTED_AT_ONCE,
+        timeout_keep_alive=math.ceil(limits.client_seconds),
         proxy_headers=False,
         server_header=False,
         access_log=False,
         log_config=None,
-        timeout_keep_alive=math.ceil(limits.client_seconds),
+        log_level="error",
     )
-    server = HttpServer(config, limits, error_body)
-    with server.ended_by_signals():
-        listener.listen(BACKLOG)
-        listening(f"http://{in_url(host)}:{listener.getsockname()[1]}")
+    url = f"http://{in_url(host)}:{listener.getsockname()[1]}"
+    server = Server(config, limits.grace_seconds, lambda: listening(url))
+    with on_interrupt(server.stop):
         server.run(sockets=[listener])
 
 
