@@ -31,9 +31,9 @@ from motet.clients.reward_server import RewardServer, VerifierFault
 from motet.core import Chat, Message
 from motet.models.tiny import make_tiny
 from motet.settings import TinyModel
-from motet_verifier.limits import ScoringLimits
 from motet_verifier.model import Verifier
 from motet_verifier.scorer import judged, read
+from motet_verifier.server_settings import VerifierServerSettings
 
 CLIENTS, REQUESTS, ALONE, WARM = 64, 20_000, 1_000, 100
 SHAPE = TinyModel(
@@ -215,7 +215,9 @@ def main() -> None:
         folder = make_verifier(Path(scratch))
         verifier = Verifier.load(folder, device="cpu")
         print(f"{REQUESTS:,} answers are scored in this process", file=sys.stderr)
-        found = dict(judged(verifier.scores, read(verifier, asked), ScoringLimits.token_budget))
+        found = dict(
+            judged(verifier.scores, read(verifier, asked), VerifierServerSettings.token_budget)
+        )
         known = [float(found[place]) for place in range(len(asked))]  # type: ignore[arg-type]
         row = asyncio.run(measure(folder, asked, known))
     print(f"{'requests':34}{row['requests']:>12,}, one answer each, of {row['clients']} clients")

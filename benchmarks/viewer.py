@@ -20,6 +20,7 @@ from motet.rollout.record import write_episode
 from motet_view.pages import Pages
 from motet_view.queries import GameFilter
 from motet_view.server import serve_viewer
+from motet_view.settings import ViewerSettings
 from motet_view.shelf import find_runs
 
 PER_STEP = 100
@@ -119,7 +120,7 @@ def _in_browser(pages: Pages, games: int) -> None:
 
     def serve() -> None:
         serve_viewer(
-            pages, "benchmark", host="127.0.0.1", port=0, say=print, ready=ready,
+            pages, "benchmark", ViewerSettings(port=0), say=print, ready=ready,
             progress=lambda run, done, total: None,
         )  # fmt: skip
 

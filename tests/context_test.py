@@ -11,6 +11,7 @@ from motet.core import Message
 from motet_serve.http.http_server import Server
 from motet_verifier.answers import LabelledAnswer, write_answers
 from motet_verifier.model import Verifier
+from motet_verifier.server_settings import VerifierServerSettings
 from motet_verifier.settings import VerifierTraining
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import run_config
@@ -57,5 +58,6 @@ def test_training_a_verifier_and_serving_it_say_so(
     monkeypatch.setattr(Server, "run", lambda server, **_: server._listening())
     for folder in (tmp_path / "trained", tmp_path / "verifier"):
         lines: list[str] = []
-        motet_verifier.serve_verifier(folder, port=0, device="cpu", say=lines.append)
+        settings = VerifierServerSettings(port=0, device="cpu")
+        motet_verifier.serve_verifier(folder, settings=settings, say=lines.append)
         assert [SAID in line for line in lines] == [True, False]

@@ -151,8 +151,9 @@ def test_verifiers_are_trained_and_served_where_a_loop_runs(kernel):
     played, epoch = map(int, said.split())
     assert played > 0
     assert epoch == 1
+    settings = "motet_verifier.VerifierServerSettings(port=0, device='cpu')"
     sent = client.execute(
-        "motet_verifier.serve_verifier('verifier', port=0, device='cpu')\nprint('over')"
+        f"motet_verifier.serve_verifier('verifier', settings={settings})\nprint('over')"
     )
 
     def interrupt(said):

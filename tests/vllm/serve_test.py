@@ -11,7 +11,7 @@ from openai import OpenAI
 
 import motet
 import motet_serve
-from motet_serve.api import SampledBy
+from motet_serve.settings import SampledBy
 from tests.cluster.conftest import placed, terminated
 from tests.served_team import Command
 from tests.small_runs import LORA, run_config

@@ -146,8 +146,9 @@ def test_without_vllm_the_engine_vllm_is_refused_with_what_to_install(config, mo
     expected = r'needs vLLM, which is not installed: pip install "motet\[cluster\]", .*--engine'
     with pytest.raises(ConfigError, match=expected):
         motet_serve.chat(config, engine="vllm")
+    settings = motet_serve.TeamServerSettings(engine="vllm", port=0)
     with pytest.raises(ConfigError, match=expected):
-        motet_serve.serve(config, engine="vllm", port=0)
+        motet_serve.serve(config, settings=settings)
     with pytest.raises(ConfigError, match="engine is 'vlm'; expected own or vllm"):
         motet_serve.chat(config, engine="vlm")
 

@@ -22,7 +22,7 @@ from motet_verifier.model import Verifier
 from tests.fixtures.wide import widely
 from tests.verifier_serving import CHATS, body, client, serving
 
-FILES, ATTACKERS = 256, 400
+FILES, CONNECTIONS, ATTACKERS = 300, 100, 400
 POST = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 GET = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts files in /proc")
@@ -35,25 +35,24 @@ def known(verifier_folder):
     return [verifier.scores([verifier.encode(one)])[0] for one in CHATS[:4]]
 
 
+def few_places(folder, *options):
+    return serving(folder, "--max-connections", str(CONNECTIONS), *options, files=FILES)
+
+
 @pytest.fixture(scope="module")
 def patient(verifier_folder):
     """A server that waits for clients longer than any test takes."""
-    with serving(verifier_folder, "--client-seconds", "600", files=FILES) as one:
+    with few_places(verifier_folder, "--client-seconds", "600") as one:
         yield one
-        code, complaints = one.stop()
-        assert code == 0
-        assert "Traceback" not in complaints
-        # few kinds of events, and each is logged once a minute
-        assert len(complaints.splitlines()) <= 4, complaints
+        assert one.stop() == (0, "")  # what a client does wrong is not logged
 
 
 @pytest.fixture(scope="module")
 def strict(verifier_folder):
     """A server that waits one second for clients."""
-    with serving(verifier_folder, "--client-seconds", "1", files=FILES) as one:
+    with few_places(verifier_folder, "--client-seconds", "1") as one:
         yield one
-        code, complaints = one.stop()
-        assert (code, "Traceback" in complaints) == (0, False), complaints
+        assert one.stop() == (0, "")
 
 
 @contextmanager
@@ -163,7 +162,7 @@ def test_connections_that_come_and_go_keep_nobody_out(patient, known):
 
 def test_a_request_that_is_computed_keeps_its_connection(verifier_folder):
     with (
-        serving(verifier_folder, "--token-budget", "1", files=FILES) as one,
+        few_places(verifier_folder, "--token-budget", "1") as one,
         long_work(one, 3) as connection,
         attackers(one, ATTACKERS, b""),
     ):
@@ -253,25 +252,16 @@ def test_bodies_in_tiny_pieces_are_refused_and_keep_nobody_waiting(patient, know
     assert processor_seconds(patient) - spent < 3  # to read all of them takes 7 s
 
 
-def test_half_sent_bodies_keep_no_other_body_out(verifier_folder, known):
+def test_half_sent_bodies_keep_no_other_body_out(patient, known):
     half = POST + b"Content-Length: 8000000\r\n\r\n" + b" " * 7_000_000
-    with (
-        serving(verifier_folder, "--max-held-mb", "16", "--client-seconds", "600") as one,
-        ExitStack() as stack,
-    ):
-        memory = megabytes_of(one)
-        halves = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", one.port))) for _ in range(8)
-        ]
-        for each in halves:
-            each.settimeout(60)
-            each.sendall(half)
+    memory = megabytes_of(patient)
+    with ExitStack() as stack:
+        for _ in range(8):
+            each = socket.create_connection(("127.0.0.1", patient.port), timeout=60)
+            stack.enter_context(each).sendall(half)
         for _ in range(3):
-            ask(one, known)
-        assert megabytes_of(one) - memory < 150
-        said = halves[0].recv(65_536)  # the oldest body was dropped first
-        assert said.startswith(b"HTTP/1.1 429 ")
-        assert b"need more memory than the limit of 16 MiB" in said
+            ask(patient, known)
+        assert megabytes_of(patient) - memory < 150
 
 
 # ------------------------------------------------------------------------------------------ the end
@@ -313,13 +303,13 @@ def test_nobody_who_keeps_it_waiting_delays_the_end(verifier_folder):
 
 @pytest.mark.wide
 def test_what_is_not_answered_in_the_grace_period_is_given_up(verifier_folder):
-    with serving(verifier_folder, "--token-budget", "1", "--grace-seconds", "0.2") as one:
+    with serving(verifier_folder, "--token-budget", "1", "--grace-seconds", "1") as one:
         with long_work(one, 3) as connection:
             code, complaints = one.stop()
             with suppress(ConnectionResetError):
                 assert connection.recv(1000) == b""
         assert code == 0
-        assert complaints == "1 requests were not answered within 0.2 s and are dropped\n"
+        assert complaints == "1 requests were not answered within 1 s and are dropped\n"
 
 
 def test_a_second_signal_ends_it_at_once(verifier_folder):

@@ -16,6 +16,7 @@ from motet_view.export import export_viewer
 from motet_view.pages import Pages
 from motet_view.queries import GameFilter
 from motet_view.server import serve_viewer
+from motet_view.settings import ViewerSettings
 from motet_view.shelf import find_runs
 from tests.fixtures.recorded_runs import (
     BASELINES,
@@ -121,7 +122,7 @@ class Served:
 
         def serve() -> None:
             serve_viewer(
-                self.pages, "1.2.3", host="127.0.0.1", port=0, say=print, ready=ready,
+                self.pages, "1.2.3", ViewerSettings(port=0), say=print, ready=ready,
                 progress=lambda run, done, total: None,
             )  # fmt: skip
 

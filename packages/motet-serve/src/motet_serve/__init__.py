@@ -2,9 +2,9 @@
 
     import motet_serve
 
-    motet_serve.serve("runs/quickstart", port=8000)
+    motet_serve.serve("runs/quickstart", settings=motet_serve.TeamServerSettings(port=8001))
 
-- api.py has both functions; command.py is their command line.
+- api.py has both functions; command.py is their command line; settings.py has the server's options.
 - team.py asks the agents of a team; sharing.py lets several chats share the models.
 - app.py and protocol.py answer HTTP requests; stream.py sends an answer while it is written.
 - terminal.py is the chat in the terminal.
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from motet_serve.api import chat, serve
+    from motet_serve.settings import TeamServerSettings
 
-__all__ = ["chat", "serve"]
+__all__ = ["TeamServerSettings", "chat", "serve"]
 
 
 def __getattr__(name: str) -> Any:

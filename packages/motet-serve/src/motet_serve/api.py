@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeAlias, Unpack, get_args
+from typing import Unpack, get_args
 
 from motet.api.objects import Objects
 from motet.api.setup import (
@@ -24,17 +24,15 @@ from motet.errors import ConfigError
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
 from motet_serve.app import create_app
-from motet_serve.http.key import key_in
+from motet_serve.http.key import key_of
 from motet_serve.http.metrics import ServerMetrics
-from motet_serve.http.server import reserved, run_app
-from motet_serve.limits import ChatLimits
+from motet_serve.http.server import reserve, run_app
+from motet_serve.settings import SampledBy, TeamServerSettings
 from motet_serve.sharing import SharedSampler
 from motet_serve.team import AgentMessage, AnswerSettings, ChatTeam, TeamAnswer, chats_of
 from motet_serve.terminal import converse, typed_lines
 
 PROMPT = "you> "
-SampledBy: TypeAlias = Literal["own", "vllm"]
-"""What samples: Motet in this process, or vLLM engines in processes of their own."""
 
 
 @contextmanager
@@ -124,12 +122,7 @@ def serve(
     target: ConfigLike,
     overrides: Sequence[str] = (),
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    key_variable: str | None = None,
-    without_key: bool = False,
-    engine: SampledBy = "own",
-    limits: ChatLimits | None = None,
+    settings: TeamServerSettings | None = None,
     say: Callable[[str], None] = print,
     show: Show = "auto",
     **objects: Unpack[Objects],
@@ -142,30 +135,28 @@ def serve(
     Jupyter, the stop button ends it.
 
     Args:
-        key_variable: the environment variable with the key that requests must send.
-        without_key: also accept requests of other machines without a key. By default a server
-            without a key only serves this machine.
-        engine: own, or vllm, which needs pip install "motet[cluster]".
+        settings: the address, the key, the limits, and what samples: the options of `motet serve`.
+            By default a server without a key only serves this machine.
         say: called with the address when the server listens.
 
     Raises: ConfigError.
     """
     from motet import __version__
 
-    key = None if key_variable is None else key_in(key_variable)
-    settings, chosen = read_config(target, overrides, **objects), limits or ChatLimits()
+    chosen = settings or TeamServerSettings()
+    key, config = key_of(chosen), read_config(target, overrides, **objects)
     with (
-        reserved(host, port, key=key, without_key=without_key) as listener,
-        _opened(settings, target, engine, show, whole=False) as (setup, sampler),
+        reserve(chosen) as listener,
+        _opened(config, target, chosen.engine, show, whole=False) as (setup, sampler),
     ):
         metrics = ServerMetrics("motet_team_")
         shared = SharedSampler(sampler, chosen.max_batch, metrics.batch)
         try:
             team = ChatTeam(setup.environment, setup.team, setup.config.rollout, shared)
-            app = create_app(team, __version__, key=key, limits=chosen, metrics=metrics)
-            name = target if isinstance(target, str | Path) else settings.name
+            app = create_app(team, __version__, key, chosen, metrics)
+            name = target if isinstance(target, str | Path) else config.name
             run_app(
-                app, listener, host, chosen,
+                app, listener, chosen,
                 lambda url: say(f"{name} is served at {url}/v1 ({', '.join(team.names)})"),
             )  # fmt: skip
         finally:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnginesLost, MotetError
 from motet_serve.http.application import create_application, locked_by, unless_client_leaves
-from motet_serve.http.bodies import Bodies
+from motet_serve.http.body import read_body
 from motet_serve.http.metrics import ServerMetrics
 from motet_serve.http.refusals import Refusal, error_responses, internal_error
-from motet_serve.limits import ChatLimits
 from motet_serve.protocol import (
     ERROR_SCHEMA,
     WRONG,
@@ -32,6 +31,7 @@ from motet_serve.protocol import (
     read_request,
     refusal_of,
 )
+from motet_serve.settings import TeamServerSettings
 from motet_serve.stream import AnswerStream
 from motet_serve.team import TEAM, ChatTeam, OnMessage, TeamAnswer, Unanswered
 
@@ -44,10 +44,12 @@ log = logging.getLogger(__name__)
 
 
 class _Desk:
-    """Answers the requests of one application, within its limits."""
+    """Answers the requests of one application, within the limits of its settings."""
 
-    def __init__(self, team: ChatTeam, limits: ChatLimits, metrics: ServerMetrics) -> None:
-        self.team, self.limits, self.metrics = team, limits, metrics
+    def __init__(
+        self, team: ChatTeam, settings: TeamServerSettings, metrics: ServerMetrics
+    ) -> None:
+        self.team, self.settings, self.metrics = team, settings, metrics
         self.open, self.closed = 0, False
         self.lost: EnginesLost | None = None
         """Why some agents will never answer again."""
@@ -56,8 +58,8 @@ class _Desk:
         """Reserve places for `count` answers. Raises: Refusal if there are not so many."""
         if self.closed:
             raise Refusal(503, "closed", "the server is shutting down and accepts no more requests")
-        if self.open and self.open + count > self.limits.max_queue:
-            why = f"{self.open} answers are open, and at most {self.limits.max_queue} may be"
+        if self.open and self.open + count > self.settings.max_queue:
+            why = f"{self.open} answers are open, and at most {self.settings.max_queue} may be"
             raise Refusal(429, "full", f"{why}; ask again later", {"Retry-After": "1"})
         self.open += count
 
@@ -69,7 +71,7 @@ class _Desk:
         first = asked.settings
         seed = first.seed if index == 0 else derive(first.seed, "choice", index)
         settings = replace(first, seed=seed)
-        async with asyncio.timeout(self.limits.request_seconds):
+        async with asyncio.timeout(self.settings.request_seconds):
             if asked.model == TEAM:
                 return await self.team.ask(asked.messages[0].text, settings, told)
             agent = asked.model.removeprefix(f"{TEAM}/")
@@ -85,7 +87,7 @@ class _Desk:
             if isinstance(error, kind):
                 return become(error)
         if isinstance(error, TimeoutError):
-            seconds = self.limits.request_seconds
+            seconds = self.settings.request_seconds
             said = f"the request was not answered within {seconds:g} s; try again"
             return Refusal(503, "late", said)
         log.error("the server has an internal error", exc_info=error)
@@ -103,16 +105,15 @@ ERRORS: dict[type[Exception], Callable[[Any], Refusal]] = {
 def create_app(
     team: ChatTeam,
     version: str,
-    *,
     key: str | None,
-    limits: ChatLimits,
+    settings: TeamServerSettings,
     metrics: ServerMetrics,
 ) -> "FastAPI":
     """Create the application that serves `team`; `version` is Motet's version.
 
     If there is a key, /health and /openapi.json can still be read without it.
     """
-    desk = _Desk(team, limits, metrics)
+    desk = _Desk(team, settings, metrics)
 
     async def close() -> None:
         desk.closed = True
@@ -133,7 +134,6 @@ def _complete(app: "FastAPI", desk: _Desk, locked: dict[str, Any]) -> None:
     from fastapi import Request
     from starlette.responses import JSONResponse, Response
 
-    bodies = Bodies(desk.limits)
     statuses = documented(400, 404, 408, 413, 415, 429, 503)
 
     @app.post(
@@ -145,8 +145,7 @@ def _complete(app: "FastAPI", desk: _Desk, locked: dict[str, Any]) -> None:
     async def complete(request: Request) -> Response:
         """Answer a question with the whole team, or a chat with one agent."""
         begun = perf_counter()
-        async with bodies.read(request) as body:
-            asked = read_request(body, desk.team.names)
+        asked = read_request(await read_body(request, desk.settings), desk.team.names)
         count = asked.n or 1
         # A random seed is drawn once, so that all answers follow from it.
         asked = asked.model_copy(update={"seed": asked.settings.seed})
@@ -197,7 +196,7 @@ async def _streamed(
 
     def finished(what: Sequence[TeamAnswer] | Refusal) -> None:
         if isinstance(what, Refusal):
-            desk.metrics.refused(what.status, what.cause or "")
+            desk.metrics.refused(what.status, what.cause)
         else:
             desk.metrics.answered(count, perf_counter() - begun)
 

@@ -13,8 +13,8 @@ from motet.errors import EnginesLost
 from motet_serve.app import create_app
 from motet_serve.http.metrics import ServerMetrics
 from motet_serve.http.refusals import Refusal
-from motet_serve.limits import ChatLimits
 from motet_serve.protocol import WRONG, read_request
+from motet_serve.settings import TeamServerSettings
 from motet_serve.sharing import SharedSampler
 from tests.fixtures.asked_teams import CONTEXT, Saying, saying_team
 
@@ -49,10 +49,10 @@ class Talk:
 
 @asynccontextmanager
 async def talking(key=None, **limits):
-    saying, chosen = Saying(), ChatLimits(**limits)
+    saying, chosen = Saying(), TeamServerSettings(**limits)
     metrics = ServerMetrics("motet_team_")
     shared = SharedSampler(saying, chosen.max_batch, metrics.batch)
-    app = create_app(saying_team(shared), "1.2.3", key=key, limits=chosen, metrics=metrics)
+    app = create_app(saying_team(shared), "1.2.3", key, chosen, metrics)
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
     try:
         async with (

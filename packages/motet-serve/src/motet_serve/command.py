@@ -1,30 +1,15 @@
 """The commands that let a person or a program ask a trained team: chat, serve."""
 
 import sys
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from motet.commands.console import out
-from motet.commands.options import (
-    ClientSeconds,
-    GraceSeconds,
-    HostOption,
-    KeyVariable,
-    MaxBodyMb,
-    MaxConnections,
-    MaxHeldMb,
-    MaxQueue,
-    Overrides,
-    PortOption,
-    RequestSeconds,
-    Target,
-    WithoutKey,
-    check_config,
-)
+from motet.commands.from_api import ApiCall, of_api
+from motet.commands.options import Overrides, Target, check_config, options_of
 from motet.safety.visible import visible
-from motet_serve.limits import ChatLimits
+from motet_serve.settings import SAMPLED_BY, SampledBy, TeamServerSettings
 
 ShowMessages = Annotated[
     bool,
@@ -48,22 +33,7 @@ Seed = Annotated[
     int | None,
     typer.Option(help="The same seed gives the same answers. Default: random.", show_default=False),
 ]
-
-
-class EngineChoice(StrEnum):
-    """What samples the messages."""
-
-    own = "own"
-    vllm = "vllm"
-
-
-EngineOption = Annotated[
-    EngineChoice,
-    typer.Option(help="Motet's own sampler, or vLLM engines, which need the extra cluster."),
-]
-MaxBatch = Annotated[
-    int, typer.Option(min=1, help="Maximum number of requests to models that one batch joins.")
-]
+EngineOption = Annotated[SampledBy, typer.Option(help=SAMPLED_BY)]
 
 
 def chat(
@@ -73,7 +43,7 @@ def chat(
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
     seed: Seed = None,
-    engine: EngineOption = EngineChoice.own,
+    engine: EngineOption = "own",
 ) -> None:
     """Talk to a team: each line goes through the team's own protocol and gets the team's answer.
 
@@ -92,7 +62,7 @@ def chat(
         temperature=temperature,
         max_tokens=max_tokens,
         seed=seed,
-        engine=engine.value,
+        engine=engine,
         write=lambda text: print(visible(text), flush=True),
         complain=lambda text: print(visible(text), file=sys.stderr, flush=True),
     )
@@ -100,23 +70,9 @@ def chat(
         raise typer.Exit(1)
 
 
-def serve(
-    target: Target,
-    overrides: Overrides = None,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 8000,
-    key_variable: KeyVariable = None,
-    without_key: WithoutKey = False,
-    engine: EngineOption = EngineChoice.own,
-    max_batch: MaxBatch = ChatLimits.max_batch,
-    max_queue: MaxQueue = ChatLimits.max_queue,
-    max_body_mb: MaxBodyMb = ChatLimits.max_body_mb,
-    max_held_mb: MaxHeldMb = ChatLimits.max_held_mb,
-    request_seconds: RequestSeconds = ChatLimits.request_seconds,
-    max_connections: MaxConnections = ChatLimits.max_connections,
-    client_seconds: ClientSeconds = ChatLimits.client_seconds,
-    grace_seconds: GraceSeconds = ChatLimits.grace_seconds,
-) -> None:
+@of_api("motet_serve.api:serve")
+@options_of(TeamServerSettings)
+def serve(call: ApiCall, settings: TeamServerSettings) -> None:
     """Serve a team in the form of OpenAI's chat API: the model `team` is the whole team,
     `team/AGENT` one agent.
 
@@ -128,27 +84,4 @@ def serve(
 
     Example: motet serve runs/debate_tiny --port 8001 --key-variable TEAM_KEY
     """
-    check_config(target, overrides)
-    from motet_serve import api
-
-    limits = ChatLimits(
-        max_batch=max_batch,
-        max_queue=max_queue,
-        max_body_mb=max_body_mb,
-        max_held_mb=max_held_mb,
-        request_seconds=request_seconds,
-        max_connections=max_connections,
-        client_seconds=client_seconds,
-        grace_seconds=grace_seconds,
-    )
-    api.serve(
-        target,
-        overrides or [],
-        host=host,
-        port=port,
-        key_variable=key_variable,
-        without_key=without_key,
-        engine=engine.value,
-        limits=limits,
-        say=lambda line: out.print(line, soft_wrap=True),
-    )
+    call(settings=settings, say=lambda line: out.print(line, soft_wrap=True))

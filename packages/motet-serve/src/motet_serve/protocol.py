@@ -249,7 +249,7 @@ def openai_error(refusal: Refusal) -> dict[str, Any]:
     kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
     if refusal.status == 429:
         kind = "rate_limit_error"
-    code = CODES.get(refusal.cause or "", refusal.cause)
+    code = CODES.get(refusal.cause, refusal.cause)
     said = {"message": shortened(str(refusal)), "type": kind, "param": refusal.field, "code": code}
     return {"error": said}
 

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from motet_verifier.api import serve_verifier, train_verifier
     from motet_verifier.api_answers import balance_answers, sample_answers
+    from motet_verifier.server_settings import VerifierServerSettings
 
-__all__ = ["balance_answers", "sample_answers", "serve_verifier", "train_verifier"]
+__all__ = [
+    "VerifierServerSettings",
+    "balance_answers",
+    "sample_answers",
+    "serve_verifier",
+    "train_verifier",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,12 +18,10 @@ from motet.trainer.model_folders import whole_folder
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
-from motet_serve.http.key import key_in
 from motet_verifier.answers import LabelledAnswer, some_answers
-from motet_verifier.folder import Reads
-from motet_verifier.limits import ScoringLimits
 from motet_verifier.model import Verifier
 from motet_verifier.quality import reliability_curve
+from motet_verifier.server_settings import VerifierServerSettings
 from motet_verifier.settings import VerifierTraining
 from motet_verifier.train import Course, Example, Figures, read_all, split
 from motet_verifier.train import train as trained
@@ -138,13 +136,7 @@ def _write(folder: Path, verifier: Verifier, figures: Figures, said: dict[str, A
 def serve_verifier(
     folder: str | Path,
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    device: str = "auto",
-    reads: Reads = "end",
-    key_variable: str | None = None,
-    without_key: bool = False,
-    limits: ScoringLimits | None = None,
+    settings: VerifierServerSettings | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve the verifier in `folder` at POST /predict until SIGTERM or SIGINT.
@@ -153,11 +145,9 @@ def serve_verifier(
     event loop runs there, as in Jupyter, the stop button ends it.
 
     Args:
-        reads: the score of an answer: the value at its end, or the mean or the minimum of the
-            values after its lines.
-        key_variable: the environment variable with the key that requests must send.
-        without_key: also accept requests of other machines without a key. By default a server
-            without a key only serves this machine.
+        folder: the folder of a verifier.
+        settings: the address, the key, the limits, and how the model is run: the options of
+            `motet verifier serve`. By default a server without a key only serves this machine.
         say: called with the address when the server listens.
 
     Raises: ConfigError.
@@ -168,18 +158,7 @@ def serve_verifier(
     from motet_verifier.server import serve
 
     disable_progress_bar()
-    serve(
-        folder,
-        __version__,
-        host=host,
-        port=port,
-        device=device,
-        reads=reads,
-        key=None if key_variable is None else key_in(key_variable),
-        without_key=without_key,
-        limits=limits or ScoringLimits(),
-        say=say,
-    )
+    serve(folder, __version__, settings or VerifierServerSettings(), say)
 
 
 def _fresh(

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from motet.core import Chat
 from motet.errors import RewardFault
 from motet_serve.http.application import create_application, locked_by, unless_client_leaves
-from motet_serve.http.bodies import Bodies
+from motet_serve.http.body import read_body
 from motet_serve.http.metrics import ServerMetrics
 from motet_serve.http.refusals import Refusal, plain_error
-from motet_verifier.limits import ScoringLimits
 from motet_verifier.model import Verifier
 from motet_verifier.protocol import (
     Health,
@@ -27,20 +26,21 @@ from motet_verifier.protocol import (
 )
 from motet_verifier.queue import Closed, Full, ScoringQueue
 from motet_verifier.scorer import VerifierBroken
+from motet_verifier.server_settings import VerifierServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
 
 def create_app(
-    verifier: Verifier, name: str, version: str, *, key: str | None, limits: ScoringLimits
+    verifier: Verifier, name: str, version: str, key: str | None, settings: VerifierServerSettings
 ) -> "FastAPI":
     """Create the application that serves `verifier` under `name`; `version` is Motet's version.
 
     If there is a key, /health and /openapi.json can still be read without it.
     """
     metrics = ServerMetrics("motet_verifier_")
-    queue = ScoringQueue(verifier, limits, metrics.batch)
+    queue = ScoringQueue(verifier, settings, metrics.batch)
     backbone = verifier.critic.backbone
     served = Served(
         name=name,
@@ -58,7 +58,7 @@ def create_app(
 
     app = create_application("Motet verifier", version, ERRORS, plain_error, metrics.refused, drain)
     locked = locked_by(key, documented)
-    _score(app, queue, metrics, limits, locked)
+    _score(app, queue, metrics, settings, locked)
     _tell(app, queue, metrics, served, locked)
     return app
 
@@ -67,12 +67,10 @@ def _score(
     app: "FastAPI",
     queue: ScoringQueue,
     metrics: ServerMetrics,
-    limits: ScoringLimits,
+    settings: VerifierServerSettings,
     locked: dict[str, Any],
 ) -> None:
     from fastapi import Request
-
-    bodies = Bodies(limits)
 
     @app.post(
         "/predict",
@@ -84,13 +82,14 @@ def _score(
         """Score answers. The order is kept. A score does not depend on the other chats."""
         begun = perf_counter()
         try:
-            async with asyncio.timeout(limits.request_seconds), bodies.read(request) as body:
-                scores = await _scores(queue, read_chats(body), request)
+            async with asyncio.timeout(settings.request_seconds):
+                chats = read_chats(await read_body(request, settings))
+                scores = await _scores(queue, chats, request)
         except TimeoutError as error:
             raise Refusal(
                 503,
                 "late",
-                f"the request was not answered within {limits.request_seconds:g} s; try again",
+                f"the request was not answered within {settings.request_seconds:g} s; try again",
             ) from error
         metrics.answered(len(scores), perf_counter() - begun)
         return Scored(result=scores)

@@ -2,32 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from motet.commands.console import figure, out, titled
 from motet.commands.from_api import ApiCall, of_api
-from motet.commands.options import (
-    AsJson,
-    ClientSeconds,
-    DeviceOption,
-    GraceSeconds,
-    HostOption,
-    KeyVariable,
-    MaxBodyMb,
-    MaxConnections,
-    MaxHeldMb,
-    MaxQueue,
-    PortOption,
-    ReadsChoice,
-    ReadsOption,
-    RequestSeconds,
-    TokenBudgetOption,
-    WithoutKey,
-)
-from motet_verifier.limits import ScoringLimits
+from motet.commands.options import AsJson, options_of
+from motet_verifier.server_settings import VerifierServerSettings
 
 verifier = typer.Typer(
     no_args_is_help=True,
@@ -35,8 +17,6 @@ verifier = typer.Typer(
 
     docs/verifier.md explains all steps: sample, balance, train, serve.""",
 )
-
-Folder = Annotated[Path, typer.Argument(help="The folder of a verifier.", show_default=False)]
 
 
 @verifier.command()
@@ -84,23 +64,9 @@ def train(call: ApiCall, as_json: AsJson = False) -> None:
 
 
 @verifier.command()
-def serve(
-    folder: Folder,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 8000,
-    device: DeviceOption = "auto",
-    reads: ReadsOption = ReadsChoice.end,
-    key_variable: KeyVariable = None,
-    without_key: WithoutKey = False,
-    token_budget: TokenBudgetOption = ScoringLimits.token_budget,
-    max_queue: MaxQueue = ScoringLimits.max_queue,
-    max_body_mb: MaxBodyMb = ScoringLimits.max_body_mb,
-    max_held_mb: MaxHeldMb = ScoringLimits.max_held_mb,
-    request_seconds: RequestSeconds = ScoringLimits.request_seconds,
-    max_connections: MaxConnections = ScoringLimits.max_connections,
-    client_seconds: ClientSeconds = ScoringLimits.client_seconds,
-    grace_seconds: GraceSeconds = ScoringLimits.grace_seconds,
-) -> None:
+@of_api("motet_verifier.api:serve_verifier")
+@options_of(VerifierServerSettings)
+def serve(call: ApiCall, settings: VerifierServerSettings) -> None:
     """Serve a verifier over HTTP: POST /predict scores answers; /health, /model and /metrics report
     its status.
 
@@ -115,29 +81,7 @@ def serve(
 
     Example: motet verifier serve verifiers/gsm8k --port 8001 --key-variable VERIFIER_KEY
     """
-    from motet_verifier import api
-
-    limits = ScoringLimits(
-        token_budget=token_budget,
-        max_queue=max_queue,
-        max_body_mb=max_body_mb,
-        max_held_mb=max_held_mb,
-        request_seconds=request_seconds,
-        max_connections=max_connections,
-        client_seconds=client_seconds,
-        grace_seconds=grace_seconds,
-    )
-    api.serve_verifier(
-        folder,
-        host=host,
-        port=port,
-        device=device,
-        reads=reads.value,
-        key_variable=key_variable,
-        without_key=without_key,
-        limits=limits,
-        say=lambda line: out.print(line, soft_wrap=True),
-    )
+    call(settings=settings, say=lambda line: out.print(line, soft_wrap=True))
 
 
 def _print(title: str, figures: Mapping[str, Any], as_json: bool) -> None:

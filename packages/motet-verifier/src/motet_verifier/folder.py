@@ -1,7 +1,7 @@
 """The folder of a verifier: the names of its files, its card, and a check before it is loaded."""
 
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -11,15 +11,10 @@ from motet.models.folder import inside
 from motet.safety.reading import ROWS, WEIGHTS, read_json
 from motet.settings import Settings
 from motet.user_code.plugins import look_at
+from motet_verifier.server_settings import Reads
 
 CARD, HEAD, ADAPTER = "verifier.json", "head.safetensors", "adapter"
 FORMAT: Literal[1] = 1
-Reads: TypeAlias = Literal["end", "mean", "lowest"]
-"""How the score is computed from the values. end: the value after the whole answer. mean, lowest:
-the mean or the lowest of the values after each step. The steps are the lines of the answer
-(Lightman et al. 2023, arXiv 2305.20050; Wang et al. 2024, arXiv 2312.08935), so each step adds to
-the score.
-"""
 
 
 class Card(Settings):

@@ -23,7 +23,8 @@ from motet.models.prompts import check_whole, encode
 from motet.models.rows import padded
 from motet.safety.reading import WEIGHTS
 from motet.settings import Lora
-from motet_verifier.folder import ADAPTER, CARD, FORMAT, HEAD, Card, Reads, check_folder
+from motet_verifier.folder import ADAPTER, CARD, FORMAT, HEAD, Card, check_folder
+from motet_verifier.server_settings import Reads
 
 CHARACTERS_PER_TOKEN = 16
 """Characters per token of context above which a chat is refused before it is tokenized. The length

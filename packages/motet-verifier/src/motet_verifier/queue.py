@@ -12,9 +12,9 @@ from time import perf_counter
 
 from motet.core import Chat
 from motet.errors import MotetError, RewardFault
-from motet_verifier.limits import ScoringLimits
 from motet_verifier.model import Verifier, VerifierInput
 from motet_verifier.scorer import judged, read_one
+from motet_verifier.server_settings import VerifierServerSettings
 
 PART = 2**16
 """Characters tokenized at a time; then the next request gets its turn."""
@@ -68,10 +68,10 @@ class ScoringQueue:
     def __init__(
         self,
         verifier: Verifier,
-        limits: ScoringLimits,
+        settings: VerifierServerSettings,
         on_batch: OnBatch = lambda answers, seconds: None,
     ) -> None:
-        self._verifier, self._limits, self._on_batch = verifier, limits, on_batch
+        self._verifier, self._settings, self._on_batch = verifier, settings, on_batch
         self._reader = ThreadPoolExecutor(1, "verifier-reader")
         self._model = ThreadPoolExecutor(1, "verifier-model")
         self._waiting: deque[_Request] = deque()
@@ -99,9 +99,9 @@ class ScoringQueue:
         with self._lock:
             if self._closed:
                 raise Closed("the server is shutting down and accepts no more requests")
-            if self._open and self._open + len(chats) > self._limits.max_queue:
+            if self._open and self._open + len(chats) > self._settings.max_queue:
                 raise Full(
-                    f"{self._open} answers are waiting, and at most {self._limits.max_queue} may "
+                    f"{self._open} answers are waiting, and at most {self._settings.max_queue} may "
                     "wait; ask again later"
                 )
             self._open += len(chats)
@@ -170,7 +170,8 @@ class ScoringQueue:
         """Take the requests that came first. Skip cancelled ones."""
         taken: list[_Request] = []
         while (
-            self._waiting and sum(one.tokens for one in taken) < WINDOW * self._limits.token_budget
+            self._waiting
+            and sum(one.tokens for one in taken) < WINDOW * self._settings.token_budget
         ):
             request = self._waiting.popleft()
             if not request.left:
@@ -180,7 +181,7 @@ class ScoringQueue:
     def _answer(self, requests: Sequence[_Request]) -> None:
         rows = [(request, place) for request in requests for place in range(len(request.readings))]
         readings = [request.readings[place] for request, place in rows]
-        budget = self._limits.token_budget
+        budget = self._settings.token_budget
         for number, found in judged(
             self._score, readings, budget, lambda number: not rows[number][0].left
         ):

@@ -7,10 +7,10 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 import pytest
 
 from motet.errors import RewardFault
-from motet_verifier.limits import ScoringLimits
 from motet_verifier.model import Unreadable
 from motet_verifier.queue import PART, Closed, Full, ScoringQueue
 from motet_verifier.scorer import VerifierBroken
+from motet_verifier.server_settings import VerifierServerSettings
 from tests.fixtures.verifiers import Saying, chat
 
 
@@ -27,7 +27,7 @@ def opened(saying):
     queues = []
 
     def open_queue(**limits):
-        queues.append(ScoringQueue(saying, ScoringLimits(**limits)))
+        queues.append(ScoringQueue(saying, VerifierServerSettings(**limits)))
         return queues[-1]
 
     yield open_queue

@@ -16,9 +16,9 @@ import torch
 from motet.core import Chat
 from motet.errors import RewardFault
 from motet.models import devices
-from motet_verifier.folder import Reads, check_folder
-from motet_verifier.limits import ScoringLimits
+from motet_verifier.folder import check_folder
 from motet_verifier.model import Unreadable, Verifier, VerifierInput
+from motet_verifier.server_settings import Reads, VerifierServerSettings
 
 ScoreBatch: TypeAlias = Callable[[Sequence[VerifierInput]], list[float]]
 """Scores one batch. A RewardFault of one row fails the whole batch."""
@@ -124,7 +124,7 @@ class LocalScorer:
         self,
         verifier: Verifier | Callable[[], Verifier],
         *,
-        token_budget: int = ScoringLimits.token_budget,
+        token_budget: int = VerifierServerSettings.token_budget,
     ) -> None:
         """`verifier` may be a function that is called for the first answer.
 

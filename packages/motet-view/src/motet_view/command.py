@@ -9,13 +9,13 @@ import typer
 
 from motet import __version__
 from motet.commands.console import out
-from motet.commands.options import HostOption
+from motet.commands.options import options_of
 from motet.commands.shell_completion import complete_run
 from motet.errors import ConfigError
 from motet.safety.visible import Console
+from motet_view.settings import ViewerSettings
 
 RUNS = Path("runs")
-PORT = 8090
 ViewedRuns = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -24,7 +24,6 @@ ViewedRuns = Annotated[
         autocompletion=complete_run,
     ),
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port. 0: any free port.")]
 Export = Annotated[
     Path | None,
     typer.Option(
@@ -40,10 +39,10 @@ MostGames = Annotated[
 ]
 
 
+@options_of(ViewerSettings, "host", "port")
 def view(
+    settings: ViewerSettings,
     runs: ViewedRuns = None,
-    host: HostOption = "127.0.0.1",
-    port: Port = PORT,
     export: Export = None,
     games: MostGames = 1000,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
@@ -87,8 +86,7 @@ def view(
         serve_viewer(
             pages,
             __version__,
-            host=host,
-            port=port,
+            settings,
             say=lambda line: Console(stderr=True).print(line, soft_wrap=True),
             ready=ready,
             progress=bar.read,

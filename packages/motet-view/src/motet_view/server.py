@@ -6,22 +6,20 @@ from collections.abc import Callable
 from motet.clients.http_client import is_loopback
 from motet.errors import shortened
 from motet_serve.http.key import in_url
-from motet_serve.http.limits import ServingLimits
-from motet_serve.http.server import reserved, run_app
+from motet_serve.http.server import reserve, run_app
 from motet_view.app import create_viewer
 from motet_view.pages import Pages
+from motet_view.settings import ViewerSettings
 
 REFRESH_SECONDS = 1.5
 """How often the files of the runs are looked at."""
-LIMITS = ServingLimits(grace_seconds=3.0)
 
 
 def serve_viewer(
     pages: Pages,
     version: str,
+    settings: ViewerSettings,
     *,
-    host: str,
-    port: int,
     say: Callable[[str], None],
     ready: Callable[[str], None],
     progress: Callable[[str, int, int], None],
@@ -31,13 +29,13 @@ def serve_viewer(
     The runs are indexed in a thread of its own, so pages open meanwhile. Port 0 selects any free
     port. `say` gets a warning if other machines can read the pages. Raises: ConfigError.
     """
-    local = is_loopback(f"http://{in_url(host)}")
+    local = is_loopback(f"http://{in_url(settings.host)}")
     over = threading.Event()
-    with reserved(host, port, key=None, without_key=True) as listener:
+    with reserve(settings) as listener:
         if not local:
             say(
-                f"everybody who can reach {host} can read the texts of these runs: there is no "
-                "password"
+                f"everybody who can reach {settings.host} can read the texts of these runs: there "
+                "is no password"
             )
         app = create_viewer(pages, version, everywhere=not local)
         watcher = threading.Thread(
@@ -49,7 +47,7 @@ def serve_viewer(
             watcher.start()
 
         try:
-            run_app(app, listener, host, LIMITS, listening)
+            run_app(app, listener, settings, listening)
         finally:
             over.set()
 

@@ -64,7 +64,8 @@ def test_a_taken_port_is_an_error_of_one_line(tmp_path: Path) -> None:
         command = [*MOTET, str(tmp_path), "--port", port, "--no-open"]
         ended = fork_server.run(command, capture_output=True, text=True)
     assert ended.returncode == 2
-    assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in ended.stderr
+    for part in ("127.0.0.1", f"port {port}", "Address already in use", "--port"):
+        assert part in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from motet_serve.http.key import lock
-from motet_serve.http.refusals import ErrorBody, Refusal, refuse_in_json
+from motet_serve.http.refusals import ErrorBody, Refusal, internal_error
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -23,27 +23,46 @@ def create_application(
     note: Callable[[int, str], None],
     close: Callable[[], Awaitable[None]],
 ) -> "FastAPI":
-    """Create an application without routes, whose errors are JSON (`refuse_in_json`).
+    """Create an application without routes. Every exception of a route becomes an error response.
 
+    `errors` says what the errors of this server become. `note` gets the status and the cause.
     `close` is called at the end.
     """
     from fastapi import FastAPI
+    from fastapi.responses import JSONResponse
+    from starlette.exceptions import HTTPException
 
     @asynccontextmanager
     async def closing(app: FastAPI) -> AsyncIterator[None]:
         yield
         await close()
 
-    app = FastAPI(
+    async def refuse(request: "Request", error: Any) -> JSONResponse:
+        refusal = refusal_of(request, error)
+        note(refusal.status, refusal.cause)
+        return JSONResponse(error_body(refusal), refusal.status, refusal.headers)
+
+    def refusal_of(request: "Request", error: Exception) -> Refusal:
+        if isinstance(error, Refusal):
+            return error
+        if isinstance(error, HTTPException):
+            what = f"{request.method} {request.url.path}: {error.detail}; see /openapi.json"
+            return Refusal(error.status_code, "not_served", what, dict(error.headers or {}))
+        for kind, become in errors.items():
+            if isinstance(error, kind):
+                return become(error)
+        return internal_error(error)  # the server raises it again, so that it is logged
+
+    kinds: list[type[Exception]] = [Refusal, *errors, HTTPException, Exception]
+    return FastAPI(
         title=title,
         version=version,
         lifespan=closing,
+        exception_handlers=dict.fromkeys(kinds, refuse),
         docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,
     )
-    refuse_in_json(app, errors, error_body, note)
-    return app
 
 
 def locked_by(key: str | None, documented: Callable[..., dict[Any, Any]]) -> dict[str, Any]:

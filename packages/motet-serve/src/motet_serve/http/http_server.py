@@ -6,7 +6,6 @@ import resource
 import signal
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,9 +19,9 @@ ACCEPTED_AT_ONCE = 16
 """Number of connections that asyncio accepts before the server works on those it has."""
 BACKLOG = 2048
 """Number of connections that the system queues until they are accepted."""
-SPARE_FILES = 96
-"""Number of files that the process may open besides connections. asyncio accepts a few rounds of
-connections before a connection that is closed gives back its file, and loops if it finds no file.
+SPARE_FILES = 200
+"""Number of files for all but connections. asyncio accepts a few rounds of connections before one
+that is closed gives back its file, and it loops if it finds no file.
 """
 MOST_PIECES, SMALL_PIECE = 1000, 64
 """A body of more than MOST_PIECES pieces is refused if its pieces have fewer than SMALL_PIECE bytes
@@ -35,14 +34,14 @@ log = logging.getLogger(__name__)
 class Connection(H11Protocol):
     """uvicorn's connection, which ends if its client is late or its place is needed.
 
-    A client has `seconds` to send the head of a request, from the start of the connection or the
-    last response, and to go on reading a response. Above `most` connections, a new one replaces the
-    one that has waited for its client the longest.
+    A client has `timeout_keep_alive` seconds to send the head of a request, from the start of the
+    connection or the last response, and to go on reading a response. If there would be
+    `limit_concurrency` connections, a new one replaces the one that has waited for its client the
+    longest. uvicorn would wait for a head for ever, and would refuse all requests.
     """
 
-    def __init__(self, *settings: Any, most: int, seconds: float, **more: Any) -> None:
+    def __init__(self, *settings: Any, **more: Any) -> None:
         super().__init__(*settings, **more)
-        self._most, self._seconds = most, seconds
         self.conn = _Http(h11.SERVER)
 
     @property
@@ -54,27 +53,23 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _wait(self) -> None:
-        self._deadline = self.loop.call_later(self._seconds, self._end_if_late)
+        self._deadline = self.loop.call_later(self.timeout_keep_alive, self._end_if_late)
 
     def _end_if_late(self) -> None:
         if self._between_requests or self.flow.write_paused:
             self.transport.abort()
-
-    def _make_room(self) -> None:
-        """Close a connection that waits for its client. This one does, so there always is one."""
-        others: set[Any] = self.connections
-        here = [one for one in others if not one.transport.is_closing()]
-        if len(here) > self._most:
-            waiting = [one for one in here if one.waits_for_client]
-            min(waiting, key=lambda one: one._deadline.when()).transport.abort()
 
     # ---------------------------------------------------------------------------- called by uvicorn
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
-        if len(self.connections) > self._most:
-            self._make_room()
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            here: set[Any] = self.connections  # this one waits for its client, too
+            waiting = [one for one in here if one.waits_for_client]
+            oldest = min(waiting, key=lambda one: one._deadline.when())
+            self.connections.discard(oldest)
+            oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
@@ -169,25 +164,16 @@ class Server(uvicorn.Server):
             one.transport.abort()
 
 
-def most_connections(wanted: int) -> int:
-    """Return how many connections the process may have: `wanted`, or as many as it may open files.
-
-    Raises: ConfigError if it may open too few files for one.
-    """
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
-        return wanted
-    open_ = sum(1 for _ in Path("/dev/fd").iterdir())
-    free = most - open_ - SPARE_FILES
-    if free < 1:
+def allow_files(connections: int) -> None:
+    """Let the process open enough files for so many connections. Raises: ConfigError."""
+    needed = connections + SPARE_FILES
+    may, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if may == resource.RLIM_INFINITY or may >= needed:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+    except (ValueError, OSError) as error:
         raise ConfigError(
-            f"the process may open {most} files, and {open_} are open; expected room for "
-            f"{SPARE_FILES} more and one per connection: raise ulimit -n"
-        )
-    if free < wanted:
-        log.warning(
-            "the server accepts at most %d connections at a time, because of the limit on open "
-            "files (ulimit -n)",
-            free,
-        )
-    return min(wanted, free)
+            f"the process may open {may} files; expected {needed}: raise ulimit -n, or lower "
+            "--max-connections"
+        ) from error

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from motet.errors import ConfigError
-from motet_serve.http.http_server import SPARE_FILES, Connection, most_connections
+from motet_serve.http.http_server import SPARE_FILES, Connection, allow_files
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 HALF = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n1"
@@ -47,11 +47,12 @@ class Wire(asyncio.Transport):
 class Clients:
     """Connections of one server, whose application reads a body and answers at `answer`."""
 
-    def __init__(self, most=9, seconds=600.0):
-        self.answer, self._state, self._limits = asyncio.Event(), ServerState(), (most, seconds)
+    def __init__(self, most=9, seconds=600):
+        self.answer, self._state = asyncio.Event(), ServerState()
         self.config = uvicorn.Config(
-            self._app, interface="asgi3", http="h11", ws="none", lifespan="off", log_config=None
-        )
+            self._app, interface="asgi3", http="h11", ws="none", lifespan="off", log_config=None,
+            limit_concurrency=most + 1, timeout_keep_alive=seconds,
+        )  # fmt: skip
 
     async def _app(self, scope, receive, send):
         while (await receive()).get("more_body"):
@@ -62,10 +63,7 @@ class Clients:
         await send({"type": "http.response.body", "body": b"ok"})
 
     def open(self, data=b""):
-        most, seconds = self._limits
-        one = Connection(
-            config=self.config, server_state=self._state, app_state={}, most=most, seconds=seconds
-        )
+        one = Connection(config=self.config, server_state=self._state, app_state={})
         one.connection_made(Wire(one))
         if data:
             one.data_received(data)
@@ -208,16 +206,24 @@ def test_a_request_with_two_lengths_is_the_last_of_its_connection():
     run(go())
 
 
-def test_few_files_lower_the_number_of_connections(monkeypatch):
-    def may_open(number):
-        monkeypatch.setattr(resource, "getrlimit", lambda which: (number, number))
+@pytest.mark.parametrize(
+    ("may", "most", "set_to"),
+    [
+        (1024, 4096, None),
+        (256, 4096, 800 + SPARE_FILES),
+        (256, resource.RLIM_INFINITY, 800 + SPARE_FILES),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None),
+    ],
+)
+def test_the_process_may_open_a_file_for_each_connection(monkeypatch, may, most, set_to):
+    limits = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (may, most))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, both: limits.append(both))
+    allow_files(800)
+    assert limits == ([] if set_to is None else [(set_to, most)])
 
-    may_open(resource.RLIM_INFINITY)
-    assert most_connections(800) == 800
-    may_open(100_000)
-    assert most_connections(800) == 800
-    may_open(SPARE_FILES + 500)
-    assert 300 < most_connections(800) < 500
-    may_open(SPARE_FILES)
-    with pytest.raises(ConfigError, match="raise ulimit -n"):
-        most_connections(800)
+
+def test_more_connections_than_files_are_refused(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 256))
+    with pytest.raises(ConfigError, match=r"256 .* raise ulimit -n, or lower --max-connections"):
+        allow_files(10**9)

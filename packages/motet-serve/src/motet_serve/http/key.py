@@ -8,31 +8,35 @@ from typing import Annotated, Any
 from motet.clients.http_client import is_loopback
 from motet.errors import ConfigError
 from motet_serve.http.refusals import Refusal
+from motet_serve.http.settings import ServerSettings
 
 
-def check_key(host: str, key: str | None, without_key: bool) -> None:
-    """Raises: ConfigError if a header cannot hold the key, or other machines need none."""
-    if key is not None and (not key or not key.isascii() or not key.isprintable() or " " in key):
+def key_of(settings: ServerSettings) -> str | None:
+    """Return the key that requests must send, if any.
+
+    Raises: ConfigError if it is not set, if a header cannot hold it, or if other machines need
+    none.
+    """
+    if settings.key_variable is not None:
+        key = os.environ.get(settings.key_variable, "").strip()
+        if not key:
+            raise ConfigError(
+                f"--key-variable names {settings.key_variable}, which is not set: set it to the "
+                "server's key"
+            )
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ConfigError(
+                "the key has characters that an HTTP header cannot hold; expected ASCII letters, "
+                "digits and punctuation"
+            )
+        return key
+    if not settings.without_key and not is_loopback(f"http://{in_url(settings.host)}"):
         raise ConfigError(
-            "the key is empty or has characters that an HTTP header cannot hold; expected ASCII "
-            "letters, digits and punctuation"
-        )
-    if key is None and not without_key and not is_loopback(f"http://{in_url(host)}"):
-        raise ConfigError(
-            f"host {host!r} can be reached from other machines, but there is no key: set "
+            f"host {settings.host!r} can be reached from other machines, but there is no key: set "
             "--key-variable to the environment variable that holds one, or pass --without-key to "
             "allow requests without a key"
         )
-
-
-def key_in(variable: str) -> str:
-    """Return the key in an environment variable. Raises: ConfigError if it is not set."""
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise ConfigError(
-            f"--key-variable names {variable}, which is not set: set it to the server's key"
-        )
-    return key
+    return None
 
 
 def in_url(host: str) -> str:

@@ -2,21 +2,22 @@
 
 import socket
 
-from motet_serve.http.server import _bound
+from motet_serve.http.server import reserve
+from motet_serve.http.settings import ServerSettings
 
 
 def test_a_server_that_ends_leaves_its_port_to_the_next():
-    with _bound("127.0.0.1", 0) as first:
+    with reserve(ServerSettings(port=0)) as first:
         first.listen()
         port = first.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
             held, _ = first.accept()
         held.close()
-    with _bound("127.0.0.1", port) as second:
+    with reserve(ServerSettings(port=port)) as second:
         assert second.getsockname()[1] == port
 
 
 def test_an_answer_is_not_held_back():
-    with _bound("127.0.0.1", 0) as listener:
+    with reserve(ServerSettings(port=0)) as listener:
         # asyncio checks the protocol before it sets TCP_NODELAY
         assert listener.proto == socket.IPPROTO_TCP

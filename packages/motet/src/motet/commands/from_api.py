@@ -13,6 +13,7 @@ help and completion must not wait for it.
 """
 
 import ast
+import builtins
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -147,7 +148,10 @@ def parameters_of(reference: str) -> tuple[ApiParameter, ...]:
 
 
 def _value(node: ast.expr, text: str) -> Any:
-    """Return the value of a default: a literal, or a constant of the module with this `text`."""
+    """Return the value of a default: a literal, a function of Python such as print, or a constant
+    of the module with this `text`."""
+    if isinstance(node, ast.Name) and hasattr(builtins, node.id):
+        return getattr(builtins, node.id)
     if isinstance(node, ast.Name):
         found = re.search(rf"^{node.id} = (.+)$", text, re.MULTILINE)
         assert found is not None, node.id

@@ -1,16 +1,19 @@
 """Arguments and options that several commands share, and those of the servers."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import StrEnum
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
 from motet.commands.shell_completion import complete_config, complete_run, complete_target
 from motet.errors import ConfigError
 
+Command = TypeVar("Command", bound=Callable[..., None])
 Listed = TypeVar("Listed")
 
 Target = Annotated[
@@ -97,103 +100,43 @@ def parts_of(flag: str, text: str, kind: Callable[[str], Listed]) -> tuple[Liste
     )
 
 
-# ----------------------------------------------------------------------------------- verifier serve
+# ---- servers
 
 
-class ReadsChoice(StrEnum):
-    """How the score of a completion is computed from the verifier's values."""
+def options_of(kind: type[Any], *names: str) -> Callable[[Command], Command]:
+    """Give a command an option for each field of a dataclass, or each of `names`.
 
-    end = "end"
-    mean = "mean"
-    lowest = "lowest"
+    The metadata of a field has the help of its option. The command has an argument `settings` in
+    their place.
+    """
+    given = [one for one in fields(kind) if not names or one.name in names]
 
+    def with_options(command: Command) -> Command:
+        own = inspect.signature(command).parameters.values()
+        options = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=one.default,
+                annotation=Annotated[
+                    one.type,
+                    typer.Option(
+                        f"--{one.name.replace('_', '-')}",
+                        help=one.metadata["help"],
+                        show_default=one.default is not None,
+                    ),
+                ],
+            )
+            for one in given
+        ]
 
-HostOption = Annotated[
-    str, typer.Option(help="The address to listen on. 0.0.0.0: all addresses of this machine.")
-]
-PortOption = Annotated[
-    int,
-    typer.Option(
-        min=0, max=65535, help="The port to listen on. 0: any free port, which is printed."
-    ),
-]
-DeviceOption = Annotated[
-    str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")
-]
-ReadsOption = Annotated[
-    ReadsChoice,
-    typer.Option(
-        help=(
-            "How the score is computed: the value at the end, or the mean or lowest value after "
-            "each line."
-        )
-    ),
-]
-KeyVariable = Annotated[
-    str | None,
-    typer.Option(
-        help="The environment variable with the key. Requests then need Authorization: Bearer KEY.",
-        show_default=False,
-    ),
-]
-WithoutKey = Annotated[
-    bool,
-    typer.Option("--without-key", help="Accept requests from other machines without a key."),
-]
-TokenBudgetOption = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help="Maximum tokens per batch, including padding. More is faster but needs more memory.",
-    ),
-]
-MaxQueue = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Maximum number of waiting answers. Above it, requests get status 429."
-    ),
-]
-MaxBodyMb = Annotated[
-    float, typer.Option(help="Maximum size of a request in MiB. Above it, requests get status 413.")
-]
-MaxHeldMb = Annotated[
-    float,
-    typer.Option(
-        help="Maximum size of all open requests in MiB. Above it, requests get status 429."
-    ),
-]
-RequestSeconds = Annotated[
-    float, typer.Option(help="Maximum seconds per request. Above it, requests get status 503.")
-]
-MaxConnections = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help=(
-            "Maximum number of connections. Above it, a new one replaces one that waits for its "
-            "client."
-        ),
-    ),
-]
-MaxPerAddress = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help=(
-            "Maximum number of connections per client address. Behind a proxy, all clients have "
-            "one address."
-        ),
-    ),
-]
-ClientSeconds = Annotated[
-    float,
-    typer.Option(
-        help=(
-            "Maximum seconds for a client to begin a request, send its head, send its body, and "
-            "read its answer."
-        )
-    ),
-]
-GraceSeconds = Annotated[
-    float, typer.Option(help="Seconds that open requests have after Ctrl-C or SIGTERM.")
-]
+        @wraps(command)
+        def call(*others: Any, **values: Any) -> None:
+            settings = kind(**{one.name: values.pop(one.name) for one in given})
+            command(*others, settings=settings, **values)
+
+        others = [one for one in own if one.name != "settings"]
+        call.__signature__ = inspect.Signature([*others, *options])  # type: ignore[attr-defined]
+        return cast(Command, call)
+
+    return with_options
