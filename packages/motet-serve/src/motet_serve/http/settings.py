@@ -1,6 +1,6 @@
 """The settings of a server. Its command has an option for each. This module imports nothing heavy.
 
-docs/verifier.md explains them.
+docs/verifier.md and docs/serving.md explain them.
 """
 
 from dataclasses import dataclass, field, fields
