@@ -134,4 +134,4 @@ def real_engines(
     )
     pool = EnginePool("home", 1, start, settings, SECONDS, publisher.restarts, publisher.restore)
     publisher.pools["home"] = pool
-    return RealEngines(VllmSampler(publisher, "fault"), publisher, home, pool)
+    return RealEngines(VllmSampler(publisher), publisher, home, pool)

@@ -213,7 +213,6 @@ def crossplay(
         sampler = LocalSampler(
             policies,
             rows_per_batch=configs[0].train.rows_per_batch,
-            on_long_prompt=configs[0].rollout.on_long_prompt,
         )
         return run_loop(
             play_crossplay(

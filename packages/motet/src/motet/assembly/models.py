@@ -223,7 +223,6 @@ def assemble(
         rows_per_batch=config.train.rows_per_batch,
         tokens_per_batch=config.train.tokens_per_batch,
         score_tokens=config.train.token_budget,
-        on_long_prompt=config.rollout.on_long_prompt,
         between=(stop or StopRequest()).check,
     )
     learners = _learners(setup, policies, critics, ranks) if train else {}

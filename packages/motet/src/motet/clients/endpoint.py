@@ -9,12 +9,26 @@ The server is a hosted model, or a local vLLM, llama.cpp, Ollama or similar.
 Each request is one `POST BASE_URL/chat/completions`.
 """
 
-import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from motet.clients.http_client import JsonClient
 from motet.core import Chat, Reply
+
+
+class _Message(BaseModel):
+    content: str
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: Any = None
+
+
+class _ChatCompletion(BaseModel):
+    choices: Annotated[list[_Choice], Field(min_length=1)]
 
 
 class Endpoint:
@@ -56,21 +70,8 @@ class Endpoint:
         return await self.server.post(request, self._read)
 
     def _read(self, body: bytes) -> Reply:
-        try:
-            choice = json.loads(body)["choices"][0]
-            content = choice["message"]["content"]
-        except (ValueError, RecursionError) as error:
-            raise self.server.garbled(
-                f"a body that is not JSON: {self.server.shown(body)}"
-            ) from error
-        except (KeyError, IndexError, TypeError) as error:
-            raise self.server.garbled(
-                f"JSON without choices[0].message.content: {self.server.shown(body)}"
-            ) from error
-        if not isinstance(content, str) or not content.strip():
+        choice = self.server.parsed(_ChatCompletion, body).choices[0]
+        text = self.server.without_key(choice.message.content)  # completions are written to files
+        if not text.strip():
             raise self.server.garbled(f"a message without text: {self.server.shown(body)}")
-        whole = self.server.without_key(content)  # completions are written to files
-        # JSON can contain unpaired surrogates, which no tokenizer accepts.
-        text = whole.encode("utf-8", "replace").decode()
-        cut = "finish_reason" in choice and choice["finish_reason"] == "length"
-        return Reply(text, "length" if cut else "stop")
+        return Reply(text, "length" if choice.finish_reason == "length" else "stop")

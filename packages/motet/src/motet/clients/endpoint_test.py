@@ -203,15 +203,9 @@ def test_nobody_waits_longer_between_tries_than_a_try_may_take():
 
 def test_a_server_says_how_long_to_wait():
     waits = []
-    date = "Sun, 06 Nov 1994 08:49:37 GMT"  # 784111777 seconds after 1970
-    behaviours = [
-        says(429, Retry_After="4"),
-        says(503, Retry_After=date),
-        says(503, Retry_After="soon"),
-        OK,
-    ]
-    answer, _ = ask(*behaviours, waits=waits, retries=3, clock=lambda: 784111777 - 3.0)
-    assert (answer, waits) == ("Because.", [4.0, 3.0, 2.0])
+    behaviours = [says(429, Retry_After="4"), says(503, Retry_After="soon"), OK]
+    answer, _ = ask(*behaviours, waits=waits, retries=3)
+    assert (answer, waits) == ("Because.", [4.0, 1.0])
 
 
 def test_a_wait_that_is_longer_than_the_time_limit_is_a_refusal():
@@ -224,23 +218,16 @@ def test_a_wait_that_is_longer_than_the_time_limit_is_a_refusal():
     )
 
 
-@pytest.mark.parametrize(
-    "said", ["Mon, 01 Jan 99999999999 00:00:00 GMT", f"Mon, 01 Jan 2026 00:00:00 +{'9' * 20}"]
-)
-def test_a_wait_that_is_no_date_is_passed_over(said):
-    answer, requests = ask(says(429, Retry_After=said), OK)
-    assert (answer, len(requests)) == ("Because.", 2)
-
-
 def test_a_question_that_no_json_can_hold_is_not_sent():
     halves = (Message("user", "half \ud83d of an emoji"),)
     with serving(OK) as server, pytest.raises(EndpointFault) as fault:
         asyncio.run(endpoint(server.base_url).ask(halves))
     assert (fault.value.cause, fault.value.said_no, server.requests) == ("refused", True, [])
-    assert "a text contains a lone surrogate, '\\ud83d', in" in str(fault.value)
+    assert "character '\\ud83d'" in str(fault.value)
+    assert "expected texts of whole characters" in str(fault.value)
     refused, requests = ask(OK, parameters={"temperature": float("nan")})
     assert (refused.cause, refused.said_no, requests) == ("refused", False, [])
-    assert "expected texts, finite numbers" in str(refused)
+    assert "expected texts of whole characters, finite numbers" in str(refused)
 
 
 def test_a_connection_that_breaks_in_the_middle_of_an_answer_is_asked_again():
@@ -284,37 +271,32 @@ def test_an_endless_answer_is_cut_off():
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (
-            b"<html><body>Sign in</body></html>",
-            "a body that is not JSON: '<html><body>Sign in</body></html>'",
-        ),
-        (b"", "a body that is not JSON: ''"),
-        (b"\xff\xfe\x00", "a body that is not JSON"),
-        (b"[" * 100_000, "a body that is not JSON"),
-        (b"[]", "JSON without choices[0].message.content: '[]'"),
-        (b"null", "JSON without choices"),
-        (b"7", "JSON without choices"),
-        (
-            b'{"error": "overloaded"}',
-            'JSON without choices[0].message.content: \'{"error": "overloaded"}\'',
-        ),
-        (b'{"choices": []}', "JSON without choices"),
-        (b'{"choices": [{"text": "old protocol"}]}', "JSON without choices"),
-        (b'{"choices": [{"message": {"content": null}}]}', "a message without text"),
-        (b'{"choices": [{"message": {"content": 7}}]}', "a message without text"),
-        (b'{"choices": [{"message": {"content": " "}}]}', "a message without text"),
+        (b"<html><body>Sign in</body></html>", "the body: Invalid JSON"),
+        (b"", "the body: Invalid JSON"),
+        (b"\xff\xfe\x00", "the body: Invalid JSON"),
+        (b"[" * 100_000, "the body: Invalid JSON"),
+        (b"[]", "the body: Input should be an object"),
+        (b"null", "the body: Input should be an object"),
+        (b'{"error": "overloaded"}', "choices: Field required"),
+        (b'{"choices": []}', "choices: List should have at least 1 item"),
+        (b'{"choices": [{"text": "old protocol"}]}', "choices.0.message: Field required"),
+        (b'{"choices": [{"message": {"content": null}}]}', "choices.0.message.content: Input"),
+        (b'{"choices": [{"message": {"content": 7}}]}', "choices.0.message.content: Input"),
+        (b'{"choices": [{"message": {"content": " "}}]}', "answered with a message without text"),
     ],
 )
 def test_what_is_no_chat_completion_is_garbled(body, what):
     fault, requests = ask(says(200, body))
     assert (fault.cause, len(requests)) == ("garbled", 1)
-    assert f"chat/completions answered with {what}" in str(fault)
-    assert len(str(fault)) < 600
+    assert what in str(fault)
+    assert body.decode(errors="replace")[:20].strip("\x00") in str(fault)
+    assert "expected a chat completion: check the address and the model" in str(fault)
+    assert len(str(fault)) < 700
 
 
 def test_half_a_character_does_not_reach_a_tokenizer():
-    answer, _ = ask(says(200, b'{"choices": [{"message": {"content": "a\\ud83cb"}}]}'))
-    assert answer == "a?b"
+    fault, _ = ask(says(200, b'{"choices": [{"message": {"content": "a\\ud83cb"}}]}'))
+    assert fault.cause == "garbled"
 
 
 def test_a_key_stands_in_no_fault_even_if_the_server_repeats_it():
@@ -327,20 +309,20 @@ def test_a_key_stands_in_no_fault_even_if_the_server_repeats_it():
     ):
         fault, _ = ask(behaviour, key=KEY)
         assert KEY not in str(fault)
-        assert "[key]" in str(fault)
+        assert "[hidden]" in str(fault)
         assert KEY not in repr(fault)
 
 
 @pytest.mark.parametrize("key", [KEY, 'sk/a"b\\c+d'])
 def test_a_key_is_blacked_out_of_an_answer_and_however_it_is_spelt(key):
     answer, _ = ask(says(200, completion(f"Your key is {key}, is it not?")), key=key)
-    assert answer == "Your key is [key], is it not?"
+    assert answer == "Your key is [hidden], is it not?"
     packed = base64.b64encode(f"Bearer {key}".encode()).decode()
     spelt = (json.dumps(key), json.dumps(key).replace("/", "\\/"), quote(key, safe=""), packed)
     for spelling in spelt:
         fault, _ = ask(says(401, f"no entry for {spelling}!".encode()), key=key)
         assert "no entry for" in str(fault)
-        assert "[key]" in str(fault)
+        assert "[hidden]" in str(fault)
         assert spelling.strip('"') not in str(fault)
 
 
@@ -497,11 +479,11 @@ def test_connections_close_with_their_loop():
             assert (server.open, server.connections) == (0, 3 * number)
 
 
-def test_a_kept_connection_that_the_server_closes_meanwhile_is_no_fault():
+def test_a_kept_connection_that_the_server_closes_meanwhile_is_tried_again():
     with running(Keeping(drop=True)) as server:
 
         async def ask_on():
-            asks = endpoint(server.base_url, retries=0)
+            asks = endpoint(server.base_url)
             for pause in (0.0, 0.05, 0.0, 0.001, 0.0, 0.0):
                 assert await asks.ask(ASKED) == "Because."
                 await asyncio.sleep(pause)

@@ -8,17 +8,16 @@ import asyncio
 import ipaddress
 import json
 import ssl
-import time
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
 
 from motet.errors import MotetError
-from motet.safety.secret_values import spellings as all_spellings
+from motet.safety.secret_values import hidden
 
 if TYPE_CHECKING:
     import httpx2 as httpx
@@ -37,6 +36,7 @@ request."""
 PATIENCE = 16
 """Number of failed calls in a row after which a server counts as unavailable."""
 Parsed = TypeVar("Parsed")
+Body = TypeVar("Body", bound=BaseModel)
 
 
 class EndpointFault(MotetError):
@@ -116,7 +116,6 @@ class JsonClient:
         first_wait_seconds: float = 1.0,
         max_bytes: int = 1 << 20,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """Create a client.
 
@@ -126,19 +125,16 @@ class JsonClient:
             timeout_seconds: timeout of one try, from connecting to the last byte.
             jitter: returns a random number in [0, 1). The waits between tries are
                 `first_wait_seconds`, twice that, and so on, each multiplied by a factor of 0.5 to
-                1. If the server sets a time to wait, that time is used. A time longer than
+                1. If the server sets a number of seconds to wait, these are used. More than
                 `timeout_seconds` is an error.
             concurrency: maximum number of open requests.
         """
         self.url, self._expected = url, expected
-        self.timeout_seconds, self.retries, self._concurrency = (
-            timeout_seconds,
-            retries,
-            concurrency,
-        )
+        self.timeout_seconds, self.retries = timeout_seconds, retries
+        self._concurrency = concurrency
         self._key, self._max_bytes = key, max_bytes
         self._connect_seconds, self._first_wait_seconds = connect_seconds, first_wait_seconds
-        self._jitter, self._sleep, self._clock = jitter, sleep, clock
+        self._jitter, self._sleep = jitter, sleep
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
 
     async def post(self, request: Mapping[str, Any], read: Callable[[bytes], Parsed]) -> Parsed:
@@ -166,20 +162,13 @@ class JsonClient:
             return json.dumps(
                 request, ensure_ascii=False, allow_nan=False, separators=(",", ":")
             ).encode()
-        except UnicodeEncodeError as error:
-            text, place = error.object, error.start
-            around = text[max(0, place - 20) : place + 20]
-            raise EndpointFault(
-                "refused",
-                f"nothing was sent to {self.url}: a text contains a lone surrogate, "
-                f"{text[place]!r}, in {around!r}: repair the data",
-                said_no=True,
-            ) from error
         except (ValueError, TypeError, RecursionError) as error:
             raise EndpointFault(
                 "refused",
                 f"nothing was sent to {self.url}: the request is no JSON ({error}); expected "
-                "texts, finite numbers, lists and mappings: check its additional fields",
+                "texts of whole characters, finite numbers, lists and mappings: repair the data, "
+                "or check the additional fields",
+                said_no=isinstance(error, UnicodeEncodeError),  # half of a surrogate pair
             ) from error
 
     def _wait(self, passing: _Passing, tried: int) -> float:
@@ -219,37 +208,13 @@ class JsonClient:
         return body
 
     async def _post(self, request: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Send one request and return status, headers and body.
-
-        A server may close a kept connection at any time, which shows only when the connection is
-        used. Then use the next kept connection, and finally a new one.
-        """
-        import httpx2 as httpx
-
-        while True:
-            events: list[str] = []
-            try:
-                return await self._exchange(request, events)
-            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
-                was_kept = "connection.connect_tcp.complete" not in events
-                if not was_kept or "http11.receive_response_headers.complete" in events:
-                    raise
-
-    async def _exchange(
-        self, request: bytes, events: list[str]
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send one request. The names of httpx trace events are appended to `events`."""
-
-        async def note(event: str, _: Mapping[str, Any]) -> None:
-            events.append(event)
-
+        """Send one request and return status, headers and body."""
         headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"} | (
             {"Authorization": f"Bearer {self._key}"} if self._key else {}
         )
         client = await anext(self._line.clients)
         client.cookies.clear()  # requests are independent of each other
-        more: dict[str, Any] = {"headers": headers, "extensions": {"trace": note}}
-        async with client.stream("POST", self.url, content=request, **more) as response:
+        async with client.stream("POST", self.url, content=request, headers=headers) as response:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
@@ -292,9 +257,8 @@ class JsonClient:
         if status not in ASK_AGAIN and status < 500:
             return EndpointFault("refused", message, said_no=status in OF_THE_QUESTION)
         passing = _Passing("refused", message)
-        passing.wait = (
-            _seconds(headers["retry-after"], self._clock()) if "retry-after" in headers else None
-        )
+        seconds = headers.get("retry-after", "").strip()
+        passing.wait = float(seconds) if seconds.isdecimal() else None
         return passing
 
     def garbled(self, what: str) -> EndpointFault:
@@ -303,23 +267,22 @@ class JsonClient:
             "garbled", f"{self.url} answered with {what}; expected {self._expected}"
         )
 
+    def parsed(self, kind: type[Body], body: bytes) -> Body:
+        """Return a body as a model of pydantic. Raises: EndpointFault."""
+        try:
+            return kind.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"])) or "the body"
+            raise self.garbled(f"{self.shown(body)} ({place}: {first['msg']})") from error
+
     def shown(self, body: bytes) -> str:
         """Return the beginning of a body, for an error message."""
         return repr(self._public(body.decode("utf-8", "replace")))
 
     def without_key(self, text: str) -> str:
-        """Replace the key in a server's text, also its JSON, URL and base64 encodings."""
-        if not self._key:
-            return text
-        quoted = json.dumps(self._key)[1:-1]
-        spellings = {self._key, quoted, quoted.replace("/", "\\/"), quote(self._key, safe="")}
-        spellings |= {
-            b64encode(said.encode()).decode().rstrip("=")
-            for said in (self._key, f"Bearer {self._key}")
-        }
-        for spelling in sorted({*spellings, *all_spellings(self._key)}, key=len, reverse=True):
-            text = text.replace(spelling, "[key]")
-        return text
+        """Replace the key in a server's text, however it is written."""
+        return hidden(text, [self._key] if self._key else [])
 
     def _public(self, text: str) -> str:
         """Return the first 300 characters of a server's text without the key, for an
@@ -357,14 +320,3 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
-
-
-def _seconds(retry_after: str, now: float) -> float | None:
-    """Parse a Retry-After header (a number of seconds or a date) as seconds from `now`. None if it
-    is neither."""
-    if retry_after.strip().isdecimal():
-        return float(retry_after)
-    try:
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - now)
-    except (ValueError, OverflowError):
-        return None

@@ -9,9 +9,10 @@ completion without a score is not a wrong one.
 """
 
 import asyncio
-import json
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import BaseModel, Field
 
 from motet.clients.http_client import EndpointFault, JsonClient, Patience
 from motet.core import Chat
@@ -34,6 +35,10 @@ class AnswerScorer(Protocol):
     """Scores completions: one score in [0, 1] per chat."""
 
     async def score(self, chats: Sequence[Chat]) -> list[float]: ...
+
+
+class _Scores(BaseModel):
+    result: list[Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]]
 
 
 class RewardServer:
@@ -73,30 +78,12 @@ class RewardServer:
         )
 
     def _read(self, body: bytes, count: int) -> list[float]:
-        server = self._server
-        try:
-            result = json.loads(body)["result"]
-        except (ValueError, RecursionError) as error:
-            raise server.garbled(f"a body that is not JSON: {server.shown(body)}") from error
-        except (KeyError, IndexError, TypeError) as error:
-            raise server.garbled(f"JSON without result: {server.shown(body)}") from error
-        if not isinstance(result, list) or len(result) != count:
-            got = (
-                f"{len(result)} scores"
-                if isinstance(result, list)
-                else "a result that is not a list"
+        scores = self._server.parsed(_Scores, body).result
+        if len(scores) != count:
+            raise self._server.garbled(
+                f"{len(scores)} scores for {count} chats: {self._server.shown(body)}"
             )
-            raise server.garbled(f"{got} for {count} chats: {server.shown(body)}")
-        for score in result:
-            if (
-                isinstance(score, bool)
-                or not isinstance(score, int | float)
-                or not 0.0 <= score <= 1.0
-            ):
-                raise server.garbled(
-                    f"the score {server.without_key(repr(score))[:100]}: {server.shown(body)}"
-                )
-        return [float(score) for score in result]
+        return scores
 
 
 class Ensemble:

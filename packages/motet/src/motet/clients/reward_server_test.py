@@ -168,29 +168,28 @@ def test_a_server_that_gives_no_answer_is_a_fault(behaviour, cause, requests, sa
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"<html>", "a body that is not JSON: '<html>'"),
-        (b"", "a body that is not JSON"),
-        (b"[" * 100_000, "a body that is not JSON"),
-        (b"[]", "JSON without result"),
-        (b"null", "JSON without result"),
-        (b'{"results": [1, 1, 1]}', "JSON without result"),
-        (b'{"result": 1}', "a result that is not a list for 3 chats"),
+        (b"<html>", "the body: Invalid JSON"),
+        (b"", "the body: Invalid JSON"),
+        (b"[" * 100_000, "the body: Invalid JSON"),
+        (b"[]", "the body: Input should be an object"),
+        (b'{"results": [1, 1, 1]}', "result: Field required"),
+        (b'{"result": 1}', "result: Input should be a valid array"),
         (b'{"result": [1, 1]}', "2 scores for 3 chats"),
         (b'{"result": [1, 1, 1, 1]}', "4 scores for 3 chats"),
-        (b'{"result": [1, 1, 1.01]}', "the score 1.01"),
-        (b'{"result": [1, 1, -0.5]}', "the score -0.5"),
-        (b'{"result": [1, 1, NaN]}', "the score nan"),
-        (b'{"result": [1, 1, Infinity]}', "the score inf"),
-        (b'{"result": [1, 1, null]}', "the score None"),
-        (b'{"result": [1, 1, true]}', "the score True"),
-        (b'{"result": [1, 1, "1"]}', "the score '1'"),
-        (b'{"result": [[1], [1], [1]]}', "the score [1]"),
+        (b'{"result": [1, 1, 1.01]}', "result.2: Input should be less than or equal to 1"),
+        (b'{"result": [1, 1, -0.5]}', "result.2: Input should be greater than or equal to 0"),
+        (b'{"result": [1, 1, NaN]}', "result.2: Input should be"),
+        (b'{"result": [1, 1, Infinity]}', "result.2: Input should be"),
+        (b'{"result": [1, 1, null]}', "result.2: Input should be a valid number"),
+        (b'{"result": [1, 1, true]}', "result.2: Input should be a valid number"),
+        (b'{"result": [1, 1, "1"]}', "result.2: Input should be a valid number"),
+        (b'{"result": [[1], [1], [1]]}', "result.0: Input should be a valid number"),
     ],
 )
 def test_what_are_no_scores_is_a_fault_and_no_zero(body, what):
     fault, requests = score(says(body))
     assert (fault.cause, len(requests)) == ("verifier_garbled", 1)
-    assert f"/predict answered with {what}" in str(fault)
+    assert what in str(fault)
     assert 'expected {"result": [a score in [0, 1] for every chat]}' in str(fault)
     assert len(str(fault)) < 700
 
@@ -203,7 +202,7 @@ def test_one_batch_without_scores_is_a_fault_of_the_whole():
 def test_a_key_stands_in_no_fault():
     fault, _ = score(says(b"wrong key %s" % KEY.encode(), 401), key=KEY)
     assert KEY not in str(fault)
-    assert "[key]" in str(fault)
+    assert "[hidden]" in str(fault)
 
 
 def test_nobody_at_the_address_is_a_fault():

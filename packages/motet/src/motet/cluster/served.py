@@ -95,7 +95,7 @@ def open_engines(
 
         team = served_team(config, plans, bases, trained, start)
         run_loop(team.load())
-        yield VllmSampler(team, config.rollout.on_long_prompt)
+        yield VllmSampler(team)
 
 
 def with_engines(config: RunConfig) -> RunConfig:

@@ -69,9 +69,7 @@ class EngineRow:
     top_k: int = 0
     """0: all tokens."""
     stop_ids: tuple[int, ...] = ()
-    """More tokens that end it: stop strings that are a special token."""
-    shows_special: bool = False
-    """Whether stop strings are looked for in the text with its special tokens."""
+    """More tokens that end it: special tokens of its stop strings."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,6 @@ class VllmEngine:
                     stop=list(row.stops) or None,
                     include_stop_str_in_output=True,
                     detokenize=bool(row.stops),
-                    skip_special_tokens=not row.shows_special,
                 )
                 for row in rows
             ],

@@ -17,15 +17,8 @@ from motet.cluster.engine_publisher import EnginePolicy
 from motet.cluster.remote import together
 from motet.cluster.vllm_engine import EngineRow
 from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest
-from motet.models.completions import (
-    CompletionEnds,
-    diverged,
-    is_finite,
-    stop_ids,
-    stops_around_specials,
-    with_texts,
-)
-from motet.models.prompts import OnLongPrompt, fit_request
+from motet.models.completions import CompletionEnds, stop_ids, with_texts
+from motet.models.prompts import fit_request
 from motet.models.sampler import CompletionRow, OpenRequests
 from motet.settings import Decode
 
@@ -57,10 +50,9 @@ class Published(Protocol):
 class VllmSampler:
     """A `core.Sampler` with the engines of `publisher`, and the weights that it published."""
 
-    def __init__(self, publisher: Published, on_long_prompt: OnLongPrompt) -> None:
+    def __init__(self, publisher: Published) -> None:
         self._publisher = publisher
         self._policies = publisher.policies
-        self._on_long_prompt = on_long_prompt
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="sampler")
         self._seconds = {"prefill": 0.0, "decode": 0.0}
 
@@ -94,7 +86,7 @@ class VllmSampler:
 
     def _fitted(self, requests: Sequence[SampleRequest]) -> list[tuple[int, ...] | Fault]:
         return [
-            fit_request(policy.tokenizer, request, policy.context, self._on_long_prompt)
+            fit_request(policy.tokenizer, request, policy.context)
             for request in requests
             for policy in (self._policies[request.policy],)
         ]
@@ -119,7 +111,6 @@ class VllmSampler:
                     top_p=request.decode.top_p,
                     top_k=request.decode.top_k,
                     stop_ids=stop_ids(words, request.decode.stop),
-                    shows_special=bool(stops_around_specials(words, request.decode.stop)),
                 )
                 for request, row in zip(asked, rows, strict=True)
                 for words in (self._policies[request.policy].tokenizer,)
@@ -140,9 +131,6 @@ class VllmSampler:
             )
             sampled.setdefault(request.policy, []).append((row, completion, request.decode))
         for policy, own in sampled.items():
-            prompts = {row.prompt for row, _, _ in own}
-            if len(prompts) > 1 and not any(is_finite(one) for _, one, _ in own):
-                raise diverged()
             finished = await self._beside(
                 with_texts,
                 self._policies[policy].tokenizer,

@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from motet.cluster.engine_publisher import EnginePolicy
 from motet.cluster.vllm_engine import EngineAnswer, EngineRow
 from motet.cluster.vllm_sampler import VllmSampler, deal
 from motet.core import Completion, Fault, Message, Sampled, SampleRequest
-from motet.errors import TrainingDiverged
 from motet.models.loading import load_tokenizer
 from motet.models.sampler import CompletionRow
 from motet.settings import Decode
@@ -115,7 +112,7 @@ def from_table(
     policy = EnginePolicy(
         "p", "h", tokenizer, context, "float32", False, trained=False, turn_text=("</a>",)
     )
-    sampler = VllmSampler(PublishedOnce(engine, policy, (1,)), "fault")
+    sampler = VllmSampler(PublishedOnce(engine, policy, (1,)))
     requests = [
         SampleRequest((text,), "p", text, decode or Decode(max_new_tokens=4), (key,))
         for key, text in enumerate(said)
@@ -138,23 +135,18 @@ def test_an_answer_of_an_engine_that_is_not_finite_is_a_fault_of_its_row_alone(t
     assert isinstance(alone, Fault)
 
 
-def test_an_engine_whose_answers_are_finite_for_no_prompt_stops_the_run(tmp_path: Path):
-    with pytest.raises(TrainingDiverged, match="lower the learning rate"):
-        from_table(tmp_path, {"a": BROKEN, "b": BROKEN})
-
-
 def test_stop_strings_of_special_tokens_are_tokens_for_an_engine(tmp_path: Path):
     said = EngineAnswer((37, 2), (-1.0, -2.0), stopped=True)  # "A<bos>"
     decode = Decode(max_new_tokens=4, stop=("<bos>", "x"))
     (answer,), engine = from_table(tmp_path, {"a": said}, decode)
     assert isinstance(answer, Sampled)
     (row,) = engine.rows
-    assert (row.stop_ids, row.stops, row.shows_special) == ((2,), ("<bos>", "x"), False)
+    assert (row.stop_ids, row.stops) == ((2,), ("<bos>", "x"))
     (completion,) = answer.completions
     assert (completion.tokens, completion.stop) == ((37, 2), "stop")
     assert "<bos>" not in completion.text
     _, engine = from_table(tmp_path / "more", {"a": said}, Decode(stop=("<bos>\n",)))
-    assert (engine.rows[0].stop_ids, engine.rows[0].shows_special) == ((), True)
+    assert engine.rows[0].stop_ids == (2,)
 
 
 def test_a_chat_also_ends_at_the_string_with_which_its_template_ends_a_turn(tmp_path: Path):
@@ -163,7 +155,7 @@ def test_a_chat_also_ends_at_the_string_with_which_its_template_ends_a_turn(tmp_
     policy = EnginePolicy(
         "p", "h", tokenizer, context, "float32", False, trained=False, turn_text=("</a>",)
     )
-    sampler = VllmSampler(PublishedOnce(engine, policy, (1,)), "fault")
+    sampler = VllmSampler(PublishedOnce(engine, policy, (1,)))
     decode = Decode(max_new_tokens=4, stop=("x",))
     requests = [
         SampleRequest(("chat",), "p", (Message("user", "a"),), decode, (1,)),

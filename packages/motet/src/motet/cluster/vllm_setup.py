@@ -67,7 +67,7 @@ def vllm_sampler(
             publisher,
             "nccl" if _by_nccl(config, plan) else "files",
         )
-    return VllmSampler(publisher, config.rollout.on_long_prompt), publisher
+    return VllmSampler(publisher), publisher
 
 
 class EngineTeam(Protocol):

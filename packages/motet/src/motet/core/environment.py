@@ -1,15 +1,16 @@
 """The base class of all multi-agent environments."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from math import isfinite
 from typing import Any, ClassVar, Generic, TypeVar
 
 from motet.core.accepted import accept
 from motet.core.episodes import Prompt, Reply, Task
-from motet.core.terms import check_metrics, check_terms, recorded_terms
-from motet.errors import EnvironmentFault
+from motet.core.terms import check_metrics, recorded_terms
+from motet.errors import EnvironmentFault, shortened
 from motet.settings import Settings
 
 State = TypeVar("State")
@@ -38,10 +39,6 @@ class Transition:
     """Agent -> what it earns on its own, such as a penalty for bad form: added to its own return of
     this turn, not shared with other agents, without effect on other turns."""
 
-    def __new__(cls, *given: Any, **named: Any) -> "Transition":
-        check_terms("a Transition", named)
-        return super().__new__(cls)
-
     def __post_init__(self) -> None:
         check_metrics("a Transition", self.metrics, self.success)
 
@@ -64,19 +61,18 @@ class Transition:
         """
         if set(self.rewards) != set(agents):
             raise EnvironmentFault(
-                f"step gave rewards for {_names(self.rewards)}; expected one for every agent: "
+                f"got rewards for {_names(self.rewards)}; expected one for every agent: "
                 f"{_names(agents)}"
             )
         for what, given in (("right", self.right), ("bonus", self.bonus)):
             if not set(given) <= set(agents):
                 raise EnvironmentFault(
-                    f"step gave {what} for {_names(given)}; expected agents of {_names(agents)}"
+                    f"got {what} for {_names(given)}; expected agents of {_names(agents)}"
                 )
-        rewards = {agent: _finite(agent, self.rewards[agent]) for agent in agents}
         success, majority_right = self.success, self.majority_right
         return Transition(
             self.state,
-            rewards,
+            {agent: _finite(f"the reward of {agent}", self.rewards[agent]) for agent in agents},
             self.done,
             {name: _finite(name, value) for name, value in self.metrics.items()},
             success=None if success is None else _share("success", success),
@@ -88,20 +84,27 @@ class Transition:
         )
 
 
-def _finite(what: str, value: float) -> float:
-    number = float(value)
-    if not isfinite(number):
-        raise EnvironmentFault(
-            f"step gave {number} for {what}; expected a finite number: raise RewardFault if there "
-            "is no score"
-        )
-    return number
+def _finite(what: str, value: Any) -> float:
+    """Return a number of Python, NumPy or torch as a float. Raises: EnvironmentFault."""
+    number = math.nan
+    if not isinstance(value, str) and not getattr(value, "shape", ()):  # an array is no number
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
+    if math.isfinite(number):
+        return number
+    try:
+        got = shortened(repr(value))
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        got = "an integer of thousands of digits"
+    raise EnvironmentFault(
+        f"got {got} for {what}; expected a finite number: raise RewardFault if there is no score"
+    )
 
 
-def _share(what: str, value: float) -> float:
+def _share(what: str, value: Any) -> float:
     number = _finite(what, value)
     if not 0.0 <= number <= 1.0:
-        raise EnvironmentFault(f"step gave {number} for {what}; expected a number from 0 to 1")
+        raise EnvironmentFault(f"got {number} for {what}; expected a number from 0 to 1")
     return number
 
 
@@ -122,17 +125,21 @@ class Score:
     right: Mapping[str, float] = field(default_factory=dict)
     bonus: Mapping[str, float] = field(default_factory=dict)
 
-    def __new__(cls, *given: Any, **named: Any) -> "Score":
-        check_terms("a Score", named)
-        return super().__new__(cls)
-
     def __post_init__(self) -> None:
         check_metrics("a Score", self.metrics, self.success)
 
-    def rewards_of(self, agents: Sequence[str]) -> dict[str, Any]:
-        """Return the reward of every agent, as it was given."""
+    def transition(self, state: Any, agents: Sequence[str]) -> Transition:
+        """Return it as the last Transition of a game, with a reward for every agent."""
         given = self.rewards
-        return dict(given) if isinstance(given, Mapping) else dict.fromkeys(agents, given)
+        return Transition(
+            state,
+            given if isinstance(given, Mapping) else dict.fromkeys(agents, given),
+            True,
+            self.metrics,
+            success=self.success,
+            right=self.right,
+            bonus=self.bonus,
+        )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from typing import Any
 from motet.errors import ConfigError
 
 SUCCESS, MAJORITY_RIGHT, RIGHT, BONUS = "success", "majority", "right/", "personal/"
-_FIELDS = "success, right, majority_right, bonus and metrics"
 
 
 def recorded_terms(
@@ -58,17 +57,6 @@ def check_metrics(kind: str, metrics: Any, success: float | None) -> None:
     for name, advice in _misplaced(metrics):
         if name != SUCCESS or success is None:
             raise ConfigError(f"{kind} got {name!r} among its metrics; {advice}")
-
-
-def check_terms(kind: str, named: Mapping[str, Any]) -> None:
-    """Raises: ConfigError if `terms` is given, as in the first versions of Motet."""
-    if "terms" in named:
-        terms = named["terms"]
-        advice = _misplaced(terms) if isinstance(terms, Mapping) else ()
-        raise ConfigError(
-            f"{kind} got terms={terms!r}; expected {_FIELDS}"
-            + "".join(f"; {one}" for _, one in advice)
-        )
 
 
 def _misplaced(metrics: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:

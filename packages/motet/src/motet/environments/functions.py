@@ -6,7 +6,7 @@ wrote, and the feedback, if there is a function for it. The reward is computed a
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from hashlib import blake2b
 from typing import Any
@@ -113,19 +113,16 @@ class FunctionTeam(Environment[FunctionState]):
     ) -> Transition:
         """Raises: RewardFault for a wrong reward; EnvironmentFault for a wrong feedback."""
         texts = {agent: reply.text for agent, reply in replies.items()}
-        rewards, score = await ask(self._judge, Task("row", state.row), texts, self.agents)
-        reached = sum(rewards.values()) / len(rewards) >= self.options.success_at
+        scored = await ask(self._judge, Task("row", state.row), texts, self.agents)
+        reached = sum(scored.rewards.values()) / len(scored.rewards) >= self.options.success_at
         played = (*state.turns, Exchange(state.asked, texts))
         last = len(played) == self._turns
         asked = state.asked if last else await self._next(state.row, texts)
-        return Transition(
-            FunctionState(state.row, played, asked),
-            rewards,
-            last,
-            score.metrics,
-            success=reached if score.success is None else score.success,
-            right=score.right,
-            bonus=score.bonus,
+        return replace(
+            scored,
+            state=FunctionState(state.row, played, asked),
+            done=last,
+            success=reached if scored.success is None else scored.success,
         )
 
     async def _next(self, row: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, str]:

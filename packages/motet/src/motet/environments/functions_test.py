@@ -103,7 +103,12 @@ def test_a_row_is_a_task_with_a_stable_id():
 @pytest.mark.parametrize(
     ("options", "turns", "error", "text"),
     [
-        ({"reward": lambda row, texts: None}, 1, RewardFault, "None; expected a finite number"),
+        (
+            {"reward": lambda row, texts: None},
+            1,
+            RewardFault,
+            "got None for the reward of writer; expected a finite number",
+        ),
         ({"reward": lambda row, texts: row["no"]}, 1, RewardFault, "KeyError"),
         ({"feedback": lambda row, texts: None}, 2, EnvironmentFault, "feedback to writer is None"),
         (

@@ -14,9 +14,10 @@ TEXTS = {"a": "hi", "b": "ho"}
 
 
 def score(reward):
-    rewards, score = asyncio.run(ask(reward, TASK, TEXTS, ("a", "b")))
-    assert score.rewards == rewards
-    return score
+    said = asyncio.run(ask(reward, TASK, TEXTS, ("a", "b")))
+    return Score(
+        said.rewards, said.metrics, success=said.success, right=said.right, bonus=said.bonus
+    )
 
 
 def test_a_function_that_returns_a_number_rewards_every_agent_alike():
@@ -75,20 +76,20 @@ def test_a_fault_of_motet_keeps_its_boundary():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (float("nan"), "gave a nan; expected a finite number"),
-        (np.float32("nan"), r"gave a np\.float32\(nan\); expected a finite number"),
-        (torch.tensor(float("inf")), r"gave a tensor\(inf\); expected a finite number"),
-        (np.array([1.0]), r"gave a array\(\[1\.\]\); expected a finite number"),
-        (np.complex64(1), "expected a finite number"),
-        (np.str_("1"), r"gave a np\.str_\('1'\); expected a finite number"),
+        (float("nan"), "got nan for the reward of a; expected a finite number"),
+        (np.float32("nan"), r"got np\.float32\(nan\) for the reward of a; expected a finite"),
+        (torch.tensor(float("inf")), r"got tensor\(inf\) for the reward of a; expected a finite"),
+        (np.array([1.0]), r"got array\(\[1\.\]\) for the reward of a; expected a finite number"),
+        (1j, "expected a finite number"),
+        (np.str_("1"), r"got np\.str_\('1'\) for the reward of a; expected a finite number"),
         (10**400, "expected a finite number"),
-        (None, "gave a None"),
-        ("1", "gave a '1'"),
-        ({"a": 1.0}, "gave rewards for a; expected a, b"),
-        (Score(1.0, right={"c": 1.0}), "gave right for c; expected agents of a, b"),
-        (Score(1.0, bonus={"a": float("nan")}), "gave bonus of a nan; expected a finite number"),
-        (Score(1.0, success="yes"), "gave success 'yes'; expected a finite number"),
-        (Score(1.0, {"style": float("inf")}), "gave metric style inf"),
+        (None, "got None for the reward of a"),
+        ("1", "got '1' for the reward of a"),
+        ({"a": 1.0}, "got rewards for a; expected one for every agent: a, b"),
+        (Score(1.0, right={"c": 1.0}), "got right for c; expected agents of a, b"),
+        (Score(1.0, bonus={"a": float("nan")}), "got nan for bonus of a; expected a finite number"),
+        (Score(1.0, success="yes"), "got 'yes' for success; expected a finite number"),
+        (Score(1.0, {"style": float("inf")}), "got inf for style"),
     ],
 )
 def test_what_is_no_score_is_a_fault_and_never_a_zero(result, message):
@@ -97,5 +98,5 @@ def test_what_is_no_score_is_a_fault_and_never_a_zero(result, message):
 
 
 def test_an_integer_that_python_does_not_write_is_a_fault_too():
-    with pytest.raises(RewardFault, match="gave a an integer of thousands of digits; expected a"):
+    with pytest.raises(RewardFault, match="got an integer of thousands of digits"):
         score(lambda task, texts: 10**5000)

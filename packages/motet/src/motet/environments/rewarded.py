@@ -47,11 +47,11 @@ class Rewarded(Wrapper[RewardedState]):
         """Raises: RewardFault if the reward raises or does not return valid scores."""
         transition = await self.environment.step(state.inner, replies, seed)
         texts = {**state.texts, **{agent: reply.text for agent, reply in replies.items()}}
-        rewards, score = await ask(self.reward, state.task, texts, self.agents)
+        score = await ask(self.reward, state.task, texts, self.agents)
         return replace(
             transition,
             state=RewardedState(state.task, transition.state, texts),
-            rewards=rewards,
+            rewards=score.rewards,
             success=transition.success if score.success is None else score.success,
             right={**transition.right, **score.right},
             bonus={**transition.bonus, **score.bonus},

@@ -157,7 +157,7 @@ def test_a_game_ends_where_its_own_plan_would_end_it(kind, per_turn):
 
 
 def test_a_protocol_is_played_with_a_round_for_every_turn_and_its_own_end():
-    plan = Plan(samples=(4, 2), stop_at_reward=-0.5, on_long_prompt="drop_oldest_turn")
+    plan = Plan(samples=(4, 2), stop_at_reward=-0.5)
     team = Team(
         {"a": ("first", "later"), "b": ("one",)}, dict.fromkeys("ab", Decode()), {"a": "Be brief."}
     )

@@ -20,7 +20,7 @@ from motet.exports.code import CodeFiles, is_own_file
 from motet.exports.weights import PolicyFolder
 from motet.settings import Settings
 
-_PLAN = ("stop_at_reward", "stop_by", "on_long_prompt", "timeout_seconds", "retries")
+_PLAN = ("stop_at_reward", "stop_by", "timeout_seconds", "retries")
 _BATCHES = ("token_budget", "rows_per_batch", "tokens_per_batch")
 _HEAD = """\
 # A team that Motet trained. README.md says how it was trained and what it can do.

@@ -7,13 +7,13 @@ patterns in a subprocess with limits, and read only the keys that LoRA needs.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import isfinite
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from peft import LoraConfig
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic reads no other one before Python 3.12
 
 from motet.errors import ConfigError, SamplerFault, shortened
 from motet.models.bounded_text import matching
@@ -33,6 +33,47 @@ IGNORED = {
 """Keys that we skip: they record where an adapter comes from, have no effect by themselves, or are
 fixed by the run (dropout is 0).
 """
+
+Name: TypeAlias = Annotated[str, Field(max_length=1000, pattern=r"^[\w.-]+$")]
+"""The name of a module. PEFT may read the dots as "any character" of a pattern; such a pattern is
+fast to match."""
+Names: TypeAlias = Annotated[list[Name], Field(max_length=10_000)]
+Pattern: TypeAlias = Annotated[str, Field(max_length=1000, pattern=r"^\^?(\.\*\\\.)?[\w.-]+$")]
+"""A name that PEFT reads as a pattern. Two elements of patterns are allowed: `^` at the beginning,
+and `.*\\.`, which PEFT itself writes for experts."""
+Rank: TypeAlias = Annotated[int, Field(ge=1, le=MOST_RANK)]
+Alpha: TypeAlias = Annotated[int | float, Field(gt=0, le=1e9)]
+Layer: TypeAlias = Annotated[int, Field(ge=0)]
+
+
+class LoraKeys(TypedDict, total=False):
+    """The keys of an adapter's config that LoRA needs, with the values that they may have.
+
+    All adapters share the base, so no value may change it.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc] # pydantic's way
+
+    r: Rank
+    lora_alpha: Alpha
+    target_modules: Names | str
+    exclude_modules: Names | str | None
+    modules_to_save: Names | None
+    target_parameters: Names | None
+    fan_in_fan_out: bool
+    use_rslora: bool
+    use_dora: bool
+    lora_bias: bool
+    ensure_weight_tying: bool
+    bias: Literal["none"]
+    init_lora_weights: bool | Literal["gaussian", "orthogonal"]
+    layers_to_transform: Layer | Annotated[list[Layer], Field(max_length=10_000)] | None
+    layers_pattern: Name | Literal[""] | Annotated[list[Name], Field(max_length=10)] | None
+    rank_pattern: Annotated[dict[Pattern, Rank], Field(max_length=MOST_PATTERNS)] | None
+    alpha_pattern: Annotated[dict[Pattern, Alpha], Field(max_length=MOST_PATTERNS)] | None
+
+
+_KEYS = TypeAdapter(LoraKeys)
 
 
 def weights_of(folder: str | Path) -> Path:
@@ -74,22 +115,22 @@ def allowed_keys(folder: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: got {_shown(said)}, expected keys and values")
     if said.get("peft_type") != "LORA":
         raise ConfigError(f"{path}: peft_type: got {_shown(said.get('peft_type'))}, expected LORA")
-    kept = {}
-    for key, value in said.items():
-        if key in IGNORED:
-            continue
-        if key not in BELIEVED:
-            if value:
-                raise ConfigError(
-                    f"{path}: {key}: got {_shown(value)}, expected plain LoRA, which does not "
-                    "have this key"
-                )
-            continue
-        fits, expected = BELIEVED[key]
-        if not fits(value):
-            raise ConfigError(f"{path}: {key}: got {_shown(value)}, expected {expected}")
-        kept[key] = value
-    return kept
+    known = LoraKeys.__annotations__
+    strange = [key for key in said if said[key] and key not in known and key not in IGNORED]
+    if strange:
+        raise ConfigError(
+            f"{path}: {strange[0]}: got {_shown(said[strange[0]])}, expected plain LoRA, which "
+            "does not have this key"
+        )
+    try:
+        return dict(_KEYS.validate_python({key: said[key] for key in known if key in said}))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = str(first["loc"][0])
+        raise ConfigError(
+            f"{path}: {key}: got {_shown(said[key])}, expected what PEFT saves for plain LoRA: "
+            f"{first['msg']}"
+        ) from error
 
 
 def check_ranks(folder: str | Path, config: LoraConfig, shapes: Iterable[Sequence[int]]) -> None:
@@ -119,102 +160,6 @@ def _matched(path: Path, key: str, pattern: str, modules: Sequence[str]) -> list
             "expected names of its modules"
         )
     return found
-
-
-def _names(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= 10_000 and all(map(_name, value))
-
-
-def _name(value: Any) -> bool:
-    """Test for the name of a module.
-
-    PEFT may read the dots as "any character" of a pattern; such a pattern is fast to match.
-    """
-    return (
-        isinstance(value, str)
-        and len(value) <= 1000
-        and re.fullmatch(r"[\w.-]+", value) is not None
-    )
-
-
-def _number(value: Any, most: float) -> bool:
-    return type(value) in (int, float) and isfinite(value) and 0 < value <= most
-
-
-def _rank(value: Any) -> bool:
-    return type(value) is int and _number(value, MOST_RANK)
-
-
-def _alpha(value: Any) -> bool:
-    return _number(value, 1e9)
-
-
-def _pattern_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a check for a mapping whose keys are module names, which PEFT reads as patterns.
-
-    Two pattern elements are allowed: `^` at the beginning, and `.*\\.`, which PEFT itself writes
-    for experts.
-    """
-
-    def name(key: str) -> bool:
-        return _name(key.removeprefix("^").removeprefix(r".*\."))
-
-    return lambda value: (
-        value is None
-        or (
-            isinstance(value, dict)
-            and len(value) <= MOST_PATTERNS
-            and all(name(key) and fits(one) for key, one in value.items())
-        )
-    )
-
-
-def _yes(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _layers(value: Any) -> bool:
-    ones = value if isinstance(value, list) else [value]
-    return value is None or (
-        len(ones) <= 10_000 and all(type(one) is int and one >= 0 for one in ones)
-    )
-
-
-BELIEVED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "r": (_rank, f"a whole number of 1 to {MOST_RANK:,}"),
-    "lora_alpha": (_alpha, "a number above 0"),
-    "target_modules": (
-        lambda value: _names(value) or isinstance(value, str),
-        "names of modules, or one pattern",
-    ),
-    "exclude_modules": (
-        lambda value: value is None or _names(value) or isinstance(value, str),
-        "names of modules",
-    ),
-    "modules_to_save": (lambda value: value is None or _names(value), "names of modules"),
-    "target_parameters": (lambda value: value is None or _names(value), "names of parameters"),
-    "fan_in_fan_out": (_yes, "true or false"),
-    "use_rslora": (_yes, "true or false"),
-    "use_dora": (_yes, "true or false"),
-    "lora_bias": (_yes, "true or false"),
-    "ensure_weight_tying": (_yes, "true or false"),
-    "bias": (lambda value: value == "none", "none, because all adapters share the base"),
-    "init_lora_weights": (
-        lambda value: _yes(value) or value in ("gaussian", "orthogonal"),
-        "true, false, gaussian or orthogonal, because all adapters share the base and other "
-        "values change it",
-    ),
-    "layers_to_transform": (_layers, "numbers of layers"),
-    "layers_pattern": (
-        lambda value: (
-            value is None or value == "" or _name(value) or (_names(value) and len(value) <= 10)
-        ),
-        "the name of the list of layers, or up to 10",
-    ),
-    "rank_pattern": (_pattern_of(_rank), "whole numbers by names of modules"),
-    "alpha_pattern": (_pattern_of(_alpha), "numbers by names of modules"),
-}
-"""Allowed key -> (check of its value, what the error message says we expect)."""
 
 
 def _shown(value: Any) -> str:

@@ -16,7 +16,7 @@ from transformers.generation.configuration_utils import GenerationConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Completion, Fault, Prompt
-from motet.errors import ConfigError, SamplerFault, TrainingDiverged, shortened
+from motet.errors import ConfigError, SamplerFault, shortened
 from motet.models.bounded_text import chat_text, token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.loading import eos_of, stored_generation
@@ -177,93 +177,20 @@ _SPECIAL: WeakKeyDictionary[PreTrainedTokenizerBase, dict[str, int]] = WeakKeyDi
 
 
 def stop_ids(tokenizer: PreTrainedTokenizerBase, stops: Sequence[str]) -> tuple[int, ...]:
-    """Return the tokens of the stop strings that are a special token."""
-    known = special_tokens(tokenizer)
-    return tuple(known[stop] for stop in stops if stop in known)
+    """Return the special tokens that the stop strings are or contain, which end a completion.
 
-
-def stops_around_specials(
-    tokenizer: PreTrainedTokenizerBase, stops: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the stop strings that contain a special token and more, such as `<|im_end|>\\n`.
-
-    A decoded text does not show special tokens, so they are looked for in `shown` text.
+    A decoded text shows no special token, so `<|im_end|>\\n` ends a completion at `<|im_end|>`.
     """
     known = special_tokens(tokenizer)
-    return tuple(
-        stop for stop in stops if stop not in known and any(text in stop for text in known)
-    )
-
-
-@dataclass(frozen=True)
-class ShownPiece:
-    """A part of a text. `hidden`: a special token, which the plain text does not show."""
-
-    text: str
-    hidden: bool
-
-
-def shown(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> list[ShownPiece]:
-    """Return the text of tokens, with its special tokens. Raises: what the tokenizer raises."""
-    hidden = _hidden(tokenizer)
-    pieces: list[ShownPiece] = []
-    plain = ""
-    for place, token in enumerate(tokens):
-        last = place + 1 == len(tokens)
-        if token in hidden:
-            pieces.append(ShownPiece(hidden[token], True))
-        elif last or tokens[place + 1] in hidden:
-            # Decode from the beginning: a decoder may drop a first space, or join bytes.
-            upto = str(
-                tokenizer.decode(
-                    list(tokens[: place + 1]),
-                    skip_special_tokens=True,
-                    clean_up_tokenization_spaces=False,
-                )
-            )
-            pieces.append(ShownPiece(upto[_alike(plain, upto) :], False))
-            plain = upto
-    return pieces
-
-
-def _hidden(tokenizer: PreTrainedTokenizerBase) -> Mapping[int, str]:
-    """Return the tokens that a plain text does not show."""
-    special = set(tokenizer.all_special_ids)
-    added = tokenizer.added_tokens_decoder
-    return {
-        number: token.content
-        for number, token in added.items()
-        if token.special or number in special
-    }
-
-
-def _alike(one: str, other: str) -> int:
-    """Return how many first characters are the same."""
-    pairs = zip(one, other, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
-
-
-def plain_length(pieces: Sequence[ShownPiece], stops: Collection[str]) -> int | None:
-    """Return how much of the plain text stands before the first of the stop strings.
-
-    None if there is none of them.
-    """
-    whole = "".join(piece.text for piece in pieces)
-    found = [whole.find(stop) for stop in stops if stop in whole]
-    if not found:
-        return None
-    left, length = min(found), 0
-    for piece in pieces:
-        length += 0 if piece.hidden else min(left, len(piece.text))
-        left = max(0, left - len(piece.text))
-    return length
+    found = (known[text] for stop in stops for text in known if text in stop)
+    return tuple(dict.fromkeys(found))
 
 
 # ----------------------------------------------------------------------- from tokens to completions
 
 
 NOT_FINITE = "not_finite"
-"""The cause of the Fault of a row whose logits are not finite, where those of other rows are."""
+"""The cause of the Fault of a row whose logits are not finite."""
 
 
 def with_texts(
@@ -285,15 +212,10 @@ def with_texts(
     texts = texts_of(tokenizer, bodies)
     found: list[Completion | Fault] = []
     for one, decode, body, (text, error) in zip(sampled, decodes, bodies, texts, strict=True):
-        fault = _fault(one, error)
         if decode.show_special_tokens and not error:
-            text = "".join(piece.text for piece in shown(tokenizer, body))
-        found.append(fault or replace(one, text=_cut(tokenizer, body, text, decode)))
+            text = tokenizer.decode(list(body), clean_up_tokenization_spaces=False)
+        found.append(_fault(one, error) or replace(one, text=_cut(text, decode.stop)))
     return found
-
-
-def is_finite(completion: Completion) -> bool:
-    return all(map(isfinite, completion.logprobs or ()))
 
 
 def _body(
@@ -307,20 +229,12 @@ def _body(
     return tokens[:-1] if last else tokens
 
 
-def diverged() -> TrainingDiverged:
-    """Return the error for a model whose logits are finite for no prompt."""
-    return TrainingDiverged(
-        "the model's logits are not finite, so no token can be sampled: lower the "
-        "learning rate, or compute in float32"
-    )
-
-
 def _fault(one: Completion, error: str) -> Fault | None:
-    if not is_finite(one):
+    if not all(map(isfinite, one.logprobs or ())):
         message = (
             f"policy {one.policy}: the model's logits for this prompt, divided by the temperature "
-            f"{one.temperature:g}, are not finite, so no token can be sampled; for other prompts "
-            "they are: change the prompt, raise a temperature near 0, or compute in float32"
+            f"{one.temperature:g}, are not finite, so no token can be sampled: raise a temperature "
+            "near 0, compute in float32, or lower the learning rate if other prompts fail too"
         )
         return Fault("sampler", NOT_FINITE, message)
     if error:
@@ -346,17 +260,7 @@ def texts_of(
     return [text for row in tokens for text in texts_of(tokenizer, [row])]
 
 
-def _cut(
-    tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int], text: str, decode: Decode
-) -> str:
-    """Return the text of `tokens` up to the first stop string."""
-    stops = decode.stop
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """Return a text up to the first stop string."""
     found = [text.find(stop) for stop in stops if stop in text]
-    if (
-        text
-        and not decode.show_special_tokens
-        and (around := stops_around_specials(tokenizer, stops))
-    ):
-        length = plain_length(shown(tokenizer, tokens), around)
-        found += [] if length is None else [length]
     return text[: min(found)] if found else text

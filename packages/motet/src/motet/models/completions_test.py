@@ -45,11 +45,7 @@ def test_special_tokens_inside_a_completion_are_hidden_or_shown(
 @pytest.mark.parametrize(
     ("stop", "hidden", "shows"),
     [
-        (
-            "<|message|>5",
-            "thought2 é 3answer",
-            "<|channel|>thought<|message|>2 é 3<|channel|>answer",
-        ),
+        ("answer", "thought2 é 3", "<|channel|>thought<|message|>2 é 3<|channel|>"),
         ("2 é", "thought", "<|channel|>thought<|message|>"),
     ],
 )

@@ -14,7 +14,7 @@ from motet.environments.history import Exchange, compose
 from motet.models import content
 from motet.models.bounded_text import TemplateRefused
 from motet.models.content import ControlFromText, control_tokens, spelt_tokens, text_ids
-from motet.models.prompts import BadPrompt, encode, fit
+from motet.models.prompts import BadPrompt, encode
 from motet.models.tiny import byte_level_bpe
 
 CHATML = (
@@ -299,10 +299,3 @@ def test_a_template_that_does_not_show_the_last_answer_is_named() -> None:
     with pytest.raises(BadPrompt, match="expected a chat that ends with a message of the user"):
         encode(tokenizer, begun("4"))
     assert issubclass(TemplateRefused, Exception)
-
-
-def test_a_question_stays_with_the_answer_that_began_to_it() -> None:
-    tokenizer = make()
-    chat = (Message("user", "x" * 50), Message("assistant", "y"), *begun("It is "))
-    least = encode(tokenizer, begun("It is "))
-    assert fit(tokenizer, chat, len(least) + 9, 9, "drop_oldest_turn") == least

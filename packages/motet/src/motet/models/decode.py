@@ -27,17 +27,7 @@ from motet.models import devices
 from motet.models.adapters import Mix
 from motet.models.attention import give_room, leave, share_prompts
 from motet.models.backbone import Backbone
-from motet.models.capabilities import ordinary_tokens
-from motet.models.completions import (
-    diverged,
-    is_finite,
-    plain_length,
-    shown,
-    stop_ids,
-    stops_around_specials,
-    texts_of,
-    with_texts,
-)
+from motet.models.completions import stop_ids, texts_of, with_texts
 from motet.models.prepacked_weights import prepacked
 from motet.models.rows import padded, positions
 from motet.settings import Decode
@@ -50,8 +40,6 @@ PATIENCE = 6
 """Sample this many tokens before prepacking the weights: prepacking takes as long as it saves in
 about as many tokens.
 """
-TRIED = 4
-"""How many ordinary tokens are tried, alone, if the logits of a row are not finite."""
 SHARED = 8192
 """Share prompts between rows if this saves copies of at least so many prompt tokens (measured:
 docs/performance.md).
@@ -107,9 +95,6 @@ def decode(
     It is a Fault if the tokenizer cannot decode its tokens, or if the logits of its row are not
     finite. `on_completion` is called once for each request, when its row is removed. `between` is
     called before every token, and may raise.
-
-    Raises: TrainingDiverged if the logits of a row are not finite, and those of ordinary prompts
-    are not finite either; `on_completion` has then received no completion with such a number.
     """
     begun = perf_counter()
     limits = [
@@ -122,7 +107,7 @@ def decode(
             # Wait for the device: it may only have queued the work.
             batch.logits_BV[0, 0].item()
         read = perf_counter()
-        sampled = _SampledTokens(backbone, requests, limits, on_completion, batch.check_finite)
+        sampled = _SampledTokens(backbone, requests, limits, on_completion)
         for step in range(max(limits)):
             between()
             if step == PATIENCE:
@@ -185,8 +170,7 @@ class _DecodeBatch:
         self._prompt_mask_PL, self._prompt_of_B = mask_PL, of_B
         self._mask_BK = torch.nn.functional.pad(mask_PL[of_B], (0, limit), value=True)
         self._at_B = mask_PL.sum(dim=1)[of_B]
-        self._adapter_names = [adapters[one.prompt] for one in requests] if adapters else []
-        self._adapters = self._adapter_names
+        self._adapters = [adapters[one.prompt] for one in requests] if adapters else []
         mix.rows(self._adapters)
 
     def read(self, token_B: Tensor, step: int) -> None:
@@ -199,27 +183,6 @@ class _DecodeBatch:
             token_B[:, None], seen_BK, at_B1, 1, self._cache
         )
         self.logits_BV = logits_B1V[:, 0]
-
-    def check_finite(self, requests: Sequence[int]) -> None:
-        """Check that the policies of these requests compute finite logits for ordinary tokens.
-
-        Then the requests' own prompts or temperatures are to blame for logits that are not.
-
-        Raises: TrainingDiverged.
-        """
-        blamed = {self._adapter_of(request) for request in requests}
-        backbone = self._backbone
-        for adapter in sorted(blamed):
-            words = [[token] for token in ordinary_tokens(backbone, TRIED)]
-            tokens_P1, mask_P1 = padded(words, backbone.pad_id, "left", backbone.device)
-            self._mix.rows([adapter] * TRIED if adapter else [])
-            logits_P1V, _ = backbone.logits(tokens_P1, mask_P1, positions(mask_P1), 1)
-            self._mix.rows(self._adapters)
-            if not bool(logits_P1V.float().softmax(dim=-1).isfinite().all(dim=-1).any()):
-                raise diverged()
-
-    def _adapter_of(self, request: int) -> str:
-        return self._adapter_names[request] if self._adapter_names else ""
 
     def keep(self, stay: Tensor) -> None:
         """Remove all rows but those at the places `stay`."""
@@ -250,10 +213,8 @@ class _SampledTokens:
         requests: Sequence[DecodeRequest],
         limits: Sequence[int],
         on_completion: OnCompletion | None,
-        check_finite: Callable[[Sequence[int]], None],
     ) -> None:
-        """`check_finite` gets the requests whose logits were not finite, and may raise."""
-        self._on_completion, self._check_finite = on_completion, check_finite
+        self._on_completion = on_completion
         self._completions: dict[int, Completion | Fault] = {}
         device, shape = backbone.device, (len(requests), max(limits))
         self._tokenizer = backbone.tokenizer
@@ -264,7 +225,6 @@ class _SampledTokens:
         self._tail = 4 + max(
             (len(stop.encode()) for stops in self._stops for stop in stops), default=0
         )
-        self._around = [stops_around_specials(backbone.tokenizer, stops) for stops in self._stops]
         self._ends = backbone.eos_ids
         self._eos = torch.tensor(self._ends, dtype=torch.int64, device=device)
         self._own_ends_BS = _padded_ends(
@@ -315,19 +275,14 @@ class _SampledTokens:
         texts = texts_of(self._tokenizer, tails)
         ended = [
             index
-            for index, tail, (text, error) in zip(watched, tails, texts, strict=True)
+            for index, (text, _) in zip(watched, texts, strict=True)
             if any(stop in text for stop in self._stops[rows[index]])
-            or (not error and self._at_special(tail, self._around[rows[index]]))
         ]
         found_B[ended] = True
         return found_B
 
-    def _at_special(self, tail: Sequence[int], around: Sequence[str]) -> bool:
-        """Test for stop strings that contain a special token."""
-        return bool(around) and plain_length(shown(self._tokenizer, tail), around) is not None
-
     def finish(self, row_B: Tensor) -> None:
-        """Build the completions of ended rows, check all of them, then pass them on."""
+        """Build the completions of ended rows, and pass them on."""
         rows, lengths, stopped = (
             whole.tolist() for whole in (row_B, self._length_B[row_B], self._stopped_B[row_B])
         )
@@ -351,9 +306,6 @@ class _SampledTokens:
             )
             for request, own, logp, ended in zip(requests, tokens, logprobs, stopped, strict=True)
         ]
-        self._check_finite(
-            [row for row, one in zip(rows, sampled, strict=True) if not is_finite(one)]
-        )
         decodes = [request.decode for request in requests]
         finished = with_texts(self._tokenizer, sampled, decodes, self._ends)
         self._completions |= zip(rows, finished, strict=True)

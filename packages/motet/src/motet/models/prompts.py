@@ -10,10 +10,8 @@ No text of a prompt becomes a special token (content.py).
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
 from weakref import WeakKeyDictionary
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -23,7 +21,6 @@ from motet.errors import SamplerFault
 from motet.models.bounded_text import TemplateRefused, token_ids
 from motet.models.content import chat_ids, text_ids
 
-OnLongPrompt = Literal["fault", "drop_oldest_turn"]
 LOOSEST = 32
 """Characters. Real texts have 2 to 6 of them a token. A prompt with more than this, for each token
 of the context, counts as too long without being tokenized.
@@ -153,46 +150,19 @@ def _named(message: Message) -> Message:
     return replace(message, content=f"{message.name}: {message.content}", name=None)
 
 
-def fit(
-    tokenizer: PreTrainedTokenizerBase,
-    prompt: Prompt,
-    context: int,
-    answer: int,
-    on_long: OnLongPrompt,
-) -> tuple[int, ...]:
+def fit(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, context: int) -> tuple[int, ...]:
     """Return the token ids of a prompt with room for a completion in `context` tokens.
-
-    With `drop_oldest_turn`, a chat loses its oldest messages until a completion of `answer` tokens
-    fits, or until nothing more can be dropped. System messages and the last message are kept, and
-    the message before an answer that is continued.
 
     A prompt far too long for the context (`LOOSEST`) is not tokenized, which could take minutes.
 
     Raises: LongPrompt if not one token of a completion fits; BadPrompt, TokenizerFault.
     """
-    most = len(_oldest_turns(prompt)) if on_long == "drop_oldest_turn" else 0
-    read: dict[int, tuple[int, ...] | None] = {}
-
-    def ids_of(dropped: int) -> tuple[int, ...] | None:
-        """Return the ids without this many of the oldest turns; None if they are far too many."""
-        if dropped not in read:
-            rest = _without_oldest_turns(prompt, dropped)
-            read[dropped] = encode(tokenizer, rest) if _may_fit(rest, context) else None
-        return read[dropped]
-
-    def fits(dropped: int) -> bool:
-        ids = ids_of(dropped)
-        return ids is not None and len(ids) + answer <= context
-
-    # A chat without one more turn is shorter, so the turns to drop are found by bisection.
-    dropped = 0 if fits(0) else bisect_left(range(most), True, lo=min(1, most), key=fits)
-    ids = ids_of(dropped)
+    ids = encode(tokenizer, prompt) if _may_fit(prompt, context) else None
     if ids is None or len(ids) >= context:
         size = _size(prompt) if ids is None else f"{len(ids)} tokens"
         raise LongPrompt(
             f"prompt has {size}, expected at most {context - 1} tokens in a context of "
-            f"{context}: shorten the prompt, or set rollout.on_long_prompt: "
-            f"drop_oldest_turn for chats (now {on_long})"
+            f"{context}: shorten the prompt, or let agents read fewer earlier turns"
         )
     return ids
 
@@ -213,39 +183,11 @@ def _texts(prompt: Prompt) -> list[str]:
 
 
 def fit_request(
-    tokenizer: PreTrainedTokenizerBase,
-    request: SampleRequest,
-    context: int,
-    on_long: OnLongPrompt,
+    tokenizer: PreTrainedTokenizerBase, request: SampleRequest, context: int
 ) -> tuple[int, ...] | Fault:
     """Return `fit` of the request's prompt, or a Fault that names its policy."""
     try:
-        return fit(tokenizer, request.prompt, context, request.decode.max_new_tokens, on_long)
+        return fit(tokenizer, request.prompt, context)
     except SamplerFault as fault:
         cause = fault.cause or type(fault).__name__
         return Fault("sampler", cause, f"policy {request.policy}: {fault}")
-
-
-def _oldest_turns(prompt: Prompt) -> list[list[int]]:
-    """Return the turns that may be dropped, the oldest first, as places of their messages.
-
-    A turn is a message and the assistant messages that answer it, so the rest begins with a message
-    that is not an answer.
-    """
-    if isinstance(prompt, str):
-        return []
-    last = 2 if len(prompt) > 1 and prompt[-1].role == "assistant" else 1
-    turns: list[list[int]] = []
-    for place, message in enumerate(prompt[:-last]):
-        if turns and message.role == "assistant":
-            turns[-1].append(place)
-        elif message.role != "system":
-            turns.append([place])
-    return turns
-
-
-def _without_oldest_turns(prompt: Prompt, count: int) -> Prompt:
-    if isinstance(prompt, str) or not count:
-        return prompt
-    gone = {place for turn in _oldest_turns(prompt)[:count] for place in turn}
-    return tuple(message for place, message in enumerate(prompt) if place not in gone)

@@ -155,50 +155,19 @@ LONG: Chat = (
 )
 
 
-def contents(tokenizer: PreTrainedTokenizerFast, ids: tuple[int, ...]) -> list[str]:
-    return [line.strip() for line in tokenizer.decode(ids).splitlines()]
-
-
 def test_a_prompt_that_fits_stays_whole(plain: PreTrainedTokenizerFast) -> None:
     whole = encode(plain, LONG)
-    for on_long in ("fault", "drop_oldest_turn"):
-        assert fit(plain, LONG, context=len(whole) + 5, answer=5, on_long=on_long) == whole
-
-
-def test_the_oldest_question_goes_with_its_answer_and_the_system_message_stays(
-    plain: PreTrainedTokenizerFast,
-) -> None:
-    whole = len(encode(plain, LONG))
-    ids = fit(plain, LONG, context=whole + 4, answer=5, on_long="drop_oldest_turn")
-    assert contents(plain, ids) == [
-        "system: quick",
-        "user: third",
-        "assistant: fourth",
-        "user: last",
-        "assistant:",
-    ]
-    assert len(ids) + 5 <= whole + 4
-
-
-def test_the_last_message_never_goes(plain: PreTrainedTokenizerFast) -> None:
-    least = len(encode(plain, (LONG[0], LONG[-1])))
-    ids = fit(plain, LONG, context=least + 1, answer=50, on_long="drop_oldest_turn")
-    assert contents(plain, ids) == ["system: quick", "user: last", "assistant:"]
-    with pytest.raises(
-        LongPrompt, match=f"prompt has {least} tokens, expected at most {least - 1}"
-    ):
-        fit(plain, LONG, context=least, answer=50, on_long="drop_oldest_turn")
+    assert fit(plain, LONG, context=len(whole) + 5) == whole
 
 
 def test_a_long_prompt_is_a_fault_only_where_no_token_of_an_answer_fits(
     plain: PreTrainedTokenizerFast,
 ) -> None:
     whole = encode(plain, LONG)
-    assert fit(plain, LONG, context=len(whole) + 1, answer=50, on_long="fault") == whole
-    with pytest.raises(LongPrompt, match="drop_oldest_turn"):
-        fit(plain, LONG, context=len(whole), answer=50, on_long="fault")
-    with pytest.raises(LongPrompt):
-        fit(plain, "the dog " * 40, context=30, answer=5, on_long="drop_oldest_turn")
+    assert fit(plain, LONG, context=len(whole) + 1) == whole
+    said = f"prompt has {len(whole)} tokens, expected at most {len(whole) - 1}"
+    with pytest.raises(LongPrompt, match=said):
+        fit(plain, LONG, context=len(whole))
 
 
 def test_a_prompt_far_too_long_is_refused_without_its_tokens(
@@ -212,35 +181,14 @@ def test_a_prompt_far_too_long_is_refused_without_its_tokens(
 
     monkeypatch.setattr(prompts, "encode", reading)
     with pytest.raises(LongPrompt, match=r"has 8,000,000 characters, expected at most 255 tokens"):
-        fit(plain, "the dog " * 1_000_000, context=256, answer=5, on_long="fault")
+        fit(plain, "the dog " * 1_000_000, context=256)
     many = (Message("user", ""),) * 30_000
     with pytest.raises(LongPrompt, match=r"has 0 characters in 30,000 messages, expected at most"):
-        fit(plain, many, context=256, answer=5, on_long="fault")
+        fit(plain, many, context=256)
     assert read == []
     with pytest.raises(LongPrompt, match="tokens, expected at most 7 tokens"):
-        fit(plain, "x" * LOOSEST * 8, context=8, answer=5, on_long="fault")
+        fit(plain, "x" * LOOSEST * 8, context=8)
     assert read == [LOOSEST * 8]
-
-
-def test_many_old_turns_are_dropped_in_few_readings(
-    plain: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turn = (Message("user", "the dog"), Message("assistant", "quick"))
-    chat = (*turn * 5_000, Message("user", "last"))
-    read: list[int] = []
-
-    def reading(tokenizer: PreTrainedTokenizerFast, prompt: Prompt) -> tuple[int, ...]:
-        read.append(len(prompt))
-        return encode(tokenizer, prompt)
-
-    monkeypatch.setattr(prompts, "encode", reading)
-    kept = fit(plain, chat, context=100, answer=5, on_long="drop_oldest_turn")
-    assert len(read) < 15
-    turns = (len(kept) - len(encode(plain, chat[-1:]))) // (
-        len(encode(plain, chat[-3:])) - len(encode(plain, chat[-1:]))
-    )
-    assert kept == encode(plain, chat[-2 * turns - 1 :])
-    assert len(encode(plain, chat[-2 * turns - 3 :])) + 5 > 100
 
 
 def test_a_tokenizer_survives_its_folder(

@@ -32,7 +32,7 @@ from motet.models.critic import Critic, compute_values, read
 from motet.models.decode import DecodeRequest, Timings, decode
 from motet.models.forward import score_requests
 from motet.models.memory import oom_hint
-from motet.models.prompts import OnLongPrompt, fit_request
+from motet.models.prompts import fit_request
 from motet.models.shards import Shards, gathered
 
 
@@ -148,7 +148,6 @@ class LocalSampler:
         rows_per_batch: int = 256,
         tokens_per_batch: int = 65536,
         score_tokens: int = 16384,
-        on_long_prompt: OnLongPrompt = "fault",
         between: Callable[[], object] = lambda: None,
     ) -> None:
         self._policies = policies
@@ -157,7 +156,6 @@ class LocalSampler:
         self._rows_per_batch = rows_per_batch
         self._tokens_per_batch = tokens_per_batch
         self._score_tokens = score_tokens
-        self._on_long_prompt = on_long_prompt
         self._between = between
         # Calls run in threads, so that environments can run at the same time. A backbone computes
         # as one policy at a time.
@@ -268,9 +266,7 @@ class LocalSampler:
 
     def _prompt(self, request: SampleRequest) -> tuple[int, ...] | Fault:
         backbone = self._policies[request.policy].backbone
-        return fit_request(
-            backbone.tokenizer, request, backbone.context_length, self._on_long_prompt
-        )
+        return fit_request(backbone.tokenizer, request, backbone.context_length)
 
     def _decode(self, open_: OpenRequests, rows: Sequence[CompletionRow]) -> None:
         asked = [open_.requests[row.request] for row in rows]

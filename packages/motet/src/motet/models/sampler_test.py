@@ -163,18 +163,6 @@ def test_a_prompt_that_does_not_fit_is_a_fault_and_its_neighbours_are_answered(
     assert third.cause == "bad_prompt"
 
 
-def test_a_long_chat_can_lose_its_oldest_turns_instead(
-    folder_of: FolderOf, with_adapter: Load
-) -> None:
-    chat = (Message("user", "fox " * 90), Message("assistant", "dog"), Message("user", "the quick"))
-    request = SampleRequest((0,), "a", chat, Decode(max_new_tokens=4), (1,))
-    policies = policies_on(with_adapter(folder_of()))
-    (kept,) = answer(LocalSampler(policies, on_long_prompt="drop_oldest_turn"), [request])
-    assert isinstance(kept, Sampled)
-    tokenizer = policies["a"].backbone.tokenizer
-    assert tokenizer.decode(kept.prompt_tokens) == "user: the quick\nassistant:"
-
-
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Use one thread: only then does sampling on a CPU run outside the event loop's thread."""

@@ -330,16 +330,7 @@ class FreeForm(Environment[Transcript]):
         after, result = await self._after(run, state.task, turns, state.runs)
         if after.prompts:
             return Transition(after, dict.fromkeys(self.agents, 0.0), done=False)
-        score = _read(result)
-        return Transition(
-            after,
-            score.rewards_of(self.agents),
-            True,
-            score.metrics,
-            success=score.success,
-            right=score.right,
-            bonus=score.bonus,
-        )
+        return _read(result).transition(after, self.agents)
 
     async def close(self, state: Transcript) -> None:
         """End all runs that wait, those of the states after `state` too."""
@@ -365,11 +356,7 @@ def _read(result: Any) -> Score:
     if isinstance(result, Score):
         return result
     known = [field.name for field in fields(Score)]
-    if (
-        not isinstance(result, Mapping)
-        or "rewards" not in result
-        or not set(result) <= {*known, "terms"}
-    ):
+    if not isinstance(result, Mapping) or "rewards" not in result or not set(result) <= set(known):
         raise EnvironmentFault(
             f"the program returned {result!r}; expected a motet.Score, or a mapping with `rewards` "
             f"and optional {', '.join(known[1:])}"

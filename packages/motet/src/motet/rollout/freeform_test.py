@@ -473,15 +473,6 @@ def test_a_program_may_say_all_that_a_score_says(result: Any) -> None:
     assert end.terms["long"] == 3.0
 
 
-def test_a_program_that_returns_terms_is_told_the_fields() -> None:
-    async def returns(task: Task, agents: Agents) -> Any:
-        await agents.solver.ask("x")
-        return {"rewards": 1.0, "terms": {"success": 1.0}}
-
-    with pytest.raises(ConfigError, match=r"got terms=.*give success=1\.0"):
-        _play(returns, ("solver",), (1,))
-
-
 def test_rewards_for_a_part_of_the_agents_are_a_fault() -> None:
     async def forgets(task: Task, agents: Agents) -> Mapping[str, Any]:
         await agents.solver.ask("x")

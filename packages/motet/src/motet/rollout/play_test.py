@@ -392,17 +392,17 @@ def test_a_greedy_path_that_breaks_is_the_fault_of_the_episode() -> None:
 @pytest.mark.parametrize(
     ("agents", "pay", "says"),
     [
-        (("ann",), 0.0, "step gave rewards for ann; expected one for every agent: ann, bob"),
+        (("ann",), 0.0, "got rewards for ann; expected one for every agent: ann, bob"),
         (
             ("ann", "bob", "eve"),
             0.0,
-            "step gave rewards for ann, bob, eve; expected one for every agent: ann, bob",
+            "got rewards for ann, bob, eve; expected one for every agent: ann, bob",
         ),
         (
             ("ann", "bob"),
             float("nan"),
-            "step gave nan for ann; expected a finite number: raise RewardFault if there is no "
-            "score",
+            "got nan for the reward of ann; expected a finite number: raise RewardFault if there "
+            "is no score",
         ),
     ],
 )

@@ -93,8 +93,8 @@ def hidden(text: str, secrets: Sequence[str]) -> str:
 def without_secrets(value: Any, secrets: Sequence[str]) -> Any:
     """Return plain JSON values with secrets replaced in every string, also in keys.
 
-    So they are where the strings of a list form a secret together, such as the tokens of a text.
-    Numbers that JSON does not have (NaN, infinity) become None.
+    Strings of a list that only together form a secret, such as the tokens of a text, are all
+    hidden; their number stays. Numbers that JSON does not have (NaN, infinity) become None.
     """
     if isinstance(value, str):
         return hidden(value, secrets)
@@ -105,45 +105,12 @@ def without_secrets(value: Any, secrets: Sequence[str]) -> Any:
             hidden(str(key), secrets): without_secrets(one, secrets) for key, one in value.items()
         }
     if isinstance(value, list | tuple):
-        if len(value) > 1 and all(isinstance(one, str) for one in value):
-            return _hidden_in_pieces(list(value), secrets)
-        return [without_secrets(one, secrets) for one in value]
+        found = [without_secrets(one, secrets) for one in value]
+        if len(found) > 1 and all(isinstance(one, str) for one in found):
+            text = "".join(found)
+            return found if hidden(text, secrets) == text else [HIDDEN, *[""] * (len(found) - 1)]
+        return found
     return value
-
-
-def _hidden_in_pieces(pieces: list[str], secrets: Sequence[str]) -> list[str]:
-    """Replace secrets in the joined text. The piece in which one begins says so; the number of
-    pieces stays."""
-    for secret in secrets:
-        for spelling in spellings(secret):
-            text = "".join(pieces)
-            place = text.find(spelling)
-            if place < 0:
-                continue
-            cuts: list[tuple[int, int]] = []
-            while place >= 0:
-                cuts.append((place, place + len(spelling)))
-                place = text.find(spelling, place + len(spelling))
-            pieces = _cut_out(pieces, cuts)
-    return pieces
-
-
-def _cut_out(pieces: Sequence[str], cuts: Sequence[tuple[int, int]]) -> list[str]:
-    """Return the pieces without the characters of `cuts`, which are in order."""
-    found, begin, next_cut = [], 0, 0
-    for piece in pieces:
-        end, kept, at = begin + len(piece), "", begin
-        while next_cut < len(cuts) and cuts[next_cut][0] < end:
-            first, last = cuts[next_cut]
-            kept += piece[at - begin : max(first, at) - begin]
-            kept += HIDDEN if first >= begin else ""
-            at = min(last, end)
-            if last > end:
-                break  # it goes on in the next piece
-            next_cut += 1
-        found.append(kept + piece[at - begin :])
-        begin = end
-    return found
 
 
 # --------------------------------------------------------------------------------------- searching

@@ -66,17 +66,16 @@ def test_a_secret_of_several_words_is_hidden_where_it_is_wrapped() -> None:
 
 
 def test_the_pieces_of_a_text_do_not_join_to_a_secret() -> None:
-    pieces = ["my s", "3c", "ret-", "key is s3cret-key", "!", "s3cret-ke", "y"]
-    assert without_secrets({"pieces": pieces}, ["s3cret-key"]) == {
-        "pieces": [f"my {HIDDEN}", "", "", f" is {HIDDEN}", "!", HIDDEN, ""]
+    assert without_secrets({"pieces": ["my s", "3c", "ret-", "key", "!"]}, ["s3cret-key"]) == {
+        "pieces": [HIDDEN, "", "", "", ""]
     }
+    assert without_secrets(["a s3cret-key", "b"], ["s3cret-key"]) == [f"a {HIDDEN}", "b"]
+    text = "s3cret-keys3cret-key s3cret-key"
     for size in range(1, 14):
-        text = "s3cret-keys3cret-key s3cret-key"
         parts = [text[at : at + size] for at in range(0, len(text), size)]
-        found = without_secrets(parts, ["s3cret-key"])
-        assert len(found) == len(parts)
-        assert "".join(found) == f"{HIDDEN}{HIDDEN} {HIDDEN}"
-    assert found_in([{"pieces": pieces[:4]}], {"A": "s3cret-key"}) == "A"
+        assert len(without_secrets(parts, ["s3cret-key"])) == len(parts)
+        assert found_in(without_secrets(parts, ["s3cret-key"]), {"A": "s3cret-key"}) is None
+    assert found_in([{"pieces": ["s3", "cret-key"]}], {"A": "s3cret-key"}) == "A"
 
 
 def test_lists_of_other_things_are_searched_one_by_one() -> None:
