@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from motet.commands.console import out
-from motet.commands.options import (
+from motet.commands.options import Overrides, Target, check_config
+from motet.safety.visible import visible
+from motet_serve.http.options import (
     ClientSeconds,
     GraceSeconds,
     HostOption,
@@ -17,14 +19,10 @@ from motet.commands.options import (
     MaxHeldMb,
     MaxPerAddress,
     MaxQueue,
-    Overrides,
     PortOption,
     RequestSeconds,
-    Target,
     WithoutKey,
-    check_config,
 )
-from motet.safety.visible import visible
 from motet_serve.limits import ChatLimits
 
 ShowMessages = Annotated[

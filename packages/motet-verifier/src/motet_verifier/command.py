@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,10 +10,9 @@ import typer
 
 from motet.commands.console import figure, out, titled
 from motet.commands.from_api import ApiCall, of_api
-from motet.commands.options import (
-    AsJson,
+from motet.commands.options import AsJson
+from motet_serve.http.options import (
     ClientSeconds,
-    DeviceOption,
     GraceSeconds,
     HostOption,
     KeyVariable,
@@ -22,10 +22,7 @@ from motet.commands.options import (
     MaxPerAddress,
     MaxQueue,
     PortOption,
-    ReadsChoice,
-    ReadsOption,
     RequestSeconds,
-    TokenBudgetOption,
     WithoutKey,
 )
 from motet_verifier.limits import ScoringLimits
@@ -38,6 +35,35 @@ verifier = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a verifier.", show_default=False)]
+
+
+class ReadsChoice(StrEnum):
+    """How the score of a completion is computed from the verifier's values."""
+
+    end = "end"
+    mean = "mean"
+    lowest = "lowest"
+
+
+DeviceOption = Annotated[
+    str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")
+]
+ReadsOption = Annotated[
+    ReadsChoice,
+    typer.Option(
+        help=(
+            "How the score is computed: the value at the end, or the mean or lowest value after "
+            "each line."
+        )
+    ),
+]
+TokenBudgetOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Maximum tokens per batch, including padding. More is faster but needs more memory.",
+    ),
+]
 
 
 @verifier.command()

@@ -9,10 +9,10 @@ import typer
 
 from motet import __version__
 from motet.commands.console import out
-from motet.commands.options import HostOption
 from motet.commands.shell_completion import complete_run
 from motet.errors import ConfigError
 from motet.safety.visible import Console
+from motet_serve.http.options import HostOption
 
 RUNS = Path("runs")
 PORT = 8090

@@ -1,8 +1,7 @@
-"""Arguments and options that several commands share, and those of the servers."""
+"""Arguments and options that several commands share."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -95,105 +94,3 @@ def parts_of(flag: str, text: str, kind: Callable[[str], Listed]) -> tuple[Liste
     raise ConfigError(
         f"{flag} is {text!r}; expected different {named} separated by commas, such as {example}"
     )
-
-
-# ----------------------------------------------------------------------------------- verifier serve
-
-
-class ReadsChoice(StrEnum):
-    """How the score of a completion is computed from the verifier's values."""
-
-    end = "end"
-    mean = "mean"
-    lowest = "lowest"
-
-
-HostOption = Annotated[
-    str, typer.Option(help="The address to listen on. 0.0.0.0: all addresses of this machine.")
-]
-PortOption = Annotated[
-    int,
-    typer.Option(
-        min=0, max=65535, help="The port to listen on. 0: any free port, which is printed."
-    ),
-]
-DeviceOption = Annotated[
-    str, typer.Option(help="auto (cuda, else mps, else cpu), cpu, cuda, cuda:1, ...")
-]
-ReadsOption = Annotated[
-    ReadsChoice,
-    typer.Option(
-        help=(
-            "How the score is computed: the value at the end, or the mean or lowest value after "
-            "each line."
-        )
-    ),
-]
-KeyVariable = Annotated[
-    str | None,
-    typer.Option(
-        help="The environment variable with the key. Requests then need Authorization: Bearer KEY.",
-        show_default=False,
-    ),
-]
-WithoutKey = Annotated[
-    bool,
-    typer.Option("--without-key", help="Accept requests from other machines without a key."),
-]
-TokenBudgetOption = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help="Maximum tokens per batch, including padding. More is faster but needs more memory.",
-    ),
-]
-MaxQueue = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Maximum number of waiting answers. Above it, requests get status 429."
-    ),
-]
-MaxBodyMb = Annotated[
-    float, typer.Option(help="Maximum size of a request in MiB. Above it, requests get status 413.")
-]
-MaxHeldMb = Annotated[
-    float,
-    typer.Option(
-        help="Maximum size of all open requests in MiB. Above it, requests get status 429."
-    ),
-]
-RequestSeconds = Annotated[
-    float, typer.Option(help="Maximum seconds per request. Above it, requests get status 503.")
-]
-MaxConnections = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help=(
-            "Maximum number of connections. Above it, a new one replaces one that waits for its "
-            "client."
-        ),
-    ),
-]
-MaxPerAddress = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help=(
-            "Maximum number of connections per client address. Behind a proxy, all clients have "
-            "one address."
-        ),
-    ),
-]
-ClientSeconds = Annotated[
-    float,
-    typer.Option(
-        help=(
-            "Maximum seconds for a client to begin a request, send its head, send its body, and "
-            "read its answer."
-        )
-    ),
-]
-GraceSeconds = Annotated[
-    float, typer.Option(help="Seconds that open requests have after Ctrl-C or SIGTERM.")
-]
