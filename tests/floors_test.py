@@ -34,7 +34,7 @@ FLOORS = [
     {"credit", "losses", "clients"},
     {"data", "batch", "algorithms"},
     {"environments", "rollout", "models"} | CONFIG,
-    {"doctor", "evaluation", "planning"},
+    {"doctor", "evaluation"},
     {"trainer"},
     {"assembly", "cluster", "exports", "config.load"},
     {"__init__", "__main__", "api", "commands", "loop"},
