@@ -46,7 +46,6 @@ HEAVY = {
     "ray",
     "vllm",
     "wandb",
-    "mlflow",
     "trackio",
     "fastapi",
     "starlette",
