@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from motet.api.batch_sizes import Sizes
 from motet.api.memory_estimate import memory_of, parts_of
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import make_config
@@ -14,7 +15,6 @@ from motet.core import Environment, Reply, Task, Transition
 from motet.models.devices import SPARE
 from motet.models.loading import load_tokenizer
 from motet.models.memory import Shape, freed, learning, playing, shape_of
-from motet.planning.batches import Sizes
 from motet.settings import Lora
 from tests.small_runs import run_config
 

@@ -1,4 +1,4 @@
-"""`motet plan`: memory and seconds on paper, the same memory as a dry run, and what it refuses."""
+"""`motet plan`: memory on paper, the same as that of a dry run, and what it refuses."""
 
 import json
 import re
@@ -100,7 +100,7 @@ def test_a_plan_and_a_dry_run_give_the_same_bytes(config_of, policies, sections)
     assert process.memory == motet.dry_run(config).memory["total"]
     homes = config | {"cluster": {"learners": {"gpus": 2}}}
     dry = motet.dry_run(homes)
-    assert list(api.plan(homes).processes) == dry.homes == list(dry.expected.processes)
+    assert list(api.plan(homes).processes) == dry.homes
     assert {name for home in dry.homes for name in home.residents} >= {"p", "q"}
 
 
@@ -135,7 +135,7 @@ def test_a_plan_on_a_machine_without_a_gpu_leaves_out_what_a_cpu_needs(config_of
 def test_two_full_7b_need_three_gpus_each_on_80_gb(large):
     planned = api.plan(large(cluster={}), **PAPER)
     assert planned.least_gpus == {"p": 3, "q": 3}
-    assert [home.fits(planned.gpu.memory) for home in planned.processes] == [False, False]
+    assert [home.fits(planned.gpu_memory) for home in planned.processes] == [False, False]
     cluster = {"learners": {"gpus": 3}, "samplers": {"engine": "vllm"}}
     planned = api.plan(large(cluster=cluster), **PAPER)
     assert planned.gpus == 2 * 3 + 2 * 1
@@ -143,7 +143,7 @@ def test_two_full_7b_need_three_gpus_each_on_80_gb(large):
     # and 15.2 GB of weights that are gathered for the reference
     for home in planned.processes:
         assert home.memory == pytest.approx(45.7e9 + 15.2e9, rel=0.01)
-        assert home.fits(planned.gpu.memory)
+        assert home.fits(planned.gpu_memory)
     assert "h100-80" in planned.fits_on
     assert "a100-40" not in planned.fits_on
 
@@ -177,66 +177,13 @@ def test_a_home_beside_its_engine_has_what_the_engine_leaves(large):
     assert not fits(0.6)
 
 
-# ------------------------------------------------------------ seconds
-
-
-def test_the_slowest_home_counts_and_stages_follow_each_other(large):
-    cluster = {"learners": {"gpus": 3}, "samplers": {"engine": "vllm"}}
-    planned = api.plan(large(cluster=cluster), **PAPER)
-    # 512 completions of 512 tokens on one engine: 512 · 512 / (2500 · 8 / 7.62)
-    assert planned.seconds.play == pytest.approx(99.9, abs=0.2)
-    # read 512 · (512 + 512 / 8) tokens; a reference, and k = 8, on three GPUs
-    passes = 7.616e9 * 512 * 576 / (0.3 * 989e12) / 3
-    assert planned.seconds.score == pytest.approx(2 * passes, rel=1e-3)
-    assert planned.seconds.learn == pytest.approx(8 * passes, rel=1e-3)
-    assert planned.step == pytest.approx(planned.seconds.play + 10 * passes, rel=1e-3)
-    faster = {**cluster, "samplers": {"engine": "vllm", "replicas": 2}}
-    twice = api.plan(large(cluster=faster), **PAPER)
-    assert twice.seconds.play == pytest.approx(planned.seconds.play / 2)
-    assert twice.gpus == planned.gpus + 2
-
-
-def test_one_step_off_the_longer_stage_counts_if_engines_have_gpus_of_their_own(large):
-    samplers = {"engine": "vllm", "replicas": 2}
-    planned = api.plan(large(LORA, {"samplers": samplers}, max_lag=1), **PAPER)
-    play, score, learn = (getattr(planned.seconds, name) for name in ("play", "score", "learn"))
-    assert planned.step == max(play, score + learn)
-    beside = {"engine": "vllm", "beside_home": True, "memory": 0.5}
-    planned = api.plan(large(LORA, {"samplers": beside}, max_lag=1), **PAPER)
-    assert planned.step == play * 2 + score + learn
-
-
-def test_homes_halve_the_step_of_two_agents_in_one_process(large):
-    one, homes = api.plan(large(), **PAPER), api.plan(large(cluster={}), **PAPER)
-    assert (one.gpus, homes.gpus) == (1, 2)
-    assert homes.step == pytest.approx(one.step / 2)
-    four = api.plan(large(cluster={"learners": {"gpus": 4}}), **PAPER)
-    assert four.step == pytest.approx(homes.step / 4)
-
-
-def test_a_dry_run_says_the_seconds_of_a_step_if_homes_are_on_gpus(tmp_path, capsys, model_folder):
-    config = run_config(
-        models={"tiny": {"path": str(model_folder("qwen3")), "device": "auto"}}, cluster={}
-    )
-    path = tmp_path / "mine.yaml"
-    path.write_text(json.dumps(config))
-    app(["train", str(path), "--dry-run"], standalone_mode=False)
-    shown = capsys.readouterr().out
-    made = api.plan(config)
-    assert f"expected on 2 x h100-80, on paper: {made.step:.2f} s per step (play " in shown
-    assert "learning reaches 30% of the FLOP/s" in shown
-    on_cpu = {"learners": {"gpus": 0}}
-    assert motet.dry_run(config | {"cluster": on_cpu}).expected is None
-    assert motet.dry_run(config | {"cluster": None}).expected is None
-
-
 # ------------------------------------------------------------ the command
 
 
 def test_the_prompts_of_a_tiny_run_are_measured():
     planned = api.plan(run_config())
     assert planned.advice == ""
-    assert any(re.search(r"a first prompt has \d+ tokens", line) for line in planned.assumptions)
+    assert re.search(r"a first prompt has \d+ tokens", planned.assumes)
 
 
 def test_the_command_prints_tables_and_json(large, tmp_path, capsys):
@@ -247,12 +194,11 @@ def test_the_command_prints_tables_and_json(large, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert re.search(r"│ p +│ +1 │ +3 │ +p │ [\d.]+ │ too big │", shown)
     assert "Most of it is gradients and optimizers" in shown
-    assert "expected on 2 x h100-80" in shown
+    assert "a first prompt has 512 tokens" in shown
     app([*said, "--json"], standalone_mode=False)
     plain = json.loads(capsys.readouterr().out)
-    assert plain["gpu"]["memory"] == 80 * 10**9
+    assert (plain["gpu"], plain["gpu_memory"]) == ("h100-80", 80 * 10**9)
     assert (plain["gpus"], plain["least_gpus"]) == (2, {"p": 3, "q": 3})
-    assert plain["step"] == pytest.approx(sum(plain["seconds"].values()))
     assert [home["name"] for home in plain["processes"]] == ["p", "q"]
 
 

@@ -182,7 +182,8 @@ def test_a_verifier_that_cannot_be_used_is_found_before_any_game(tmp_path, monke
     folder = make_verifier_folder(tmp_path)
     (folder / "head.safetensors").write_bytes((folder / "head.safetensors").read_bytes()[:-1])
     line = (
-        f"evaluate {DEBATE} {EXACT} warmup=null evaluation.tasks=2 --verifier {folder} --best-of 1"
+        f"verifier choose {DEBATE} {EXACT} warmup=null evaluation.tasks=2 --verifier {folder} "
+        "--best-of 1"
     )
     printed, code = command(line, monkeypatch, capsys)
     assert code == 2

@@ -7,8 +7,9 @@ import typer
 
 from motet.commands.console import out
 from motet.commands.from_api import ApiCall, of_api
-from motet.commands.options import Overrides, Target, check_config, options_of
+from motet.commands.options import Overrides, Target, check_config
 from motet.safety.visible import visible
+from motet_serve.http.options import options_of
 from motet_serve.settings import SAMPLED_BY, SampledBy, TeamServerSettings
 
 ShowMessages = Annotated[

@@ -22,7 +22,6 @@ from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.core import Task
 from motet.errors import ConfigError
-from motet.evaluation.candidates import grades_of
 from motet.settings import COLDEST, HOTTEST
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
@@ -31,6 +30,7 @@ from motet_verifier.answer_log import check_free
 from motet_verifier.answers import read_answers, some_answers, write_answers
 from motet_verifier.balance import Quota
 from motet_verifier.balance import balance as balanced
+from motet_verifier.candidates import grades_of
 from motet_verifier.sample import Sampling
 from motet_verifier.sample import argue as argue_labels
 from motet_verifier.sample import sample as sampled

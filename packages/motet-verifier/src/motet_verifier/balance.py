@@ -13,10 +13,10 @@ from typing import Any
 from motet.core import Environment, Fault, Grades, Prompt, Solves, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError
-from motet.evaluation.candidates import grades_of
 from motet.rollout.faults import attempt
 from motet_verifier.answer_log import counted
 from motet_verifier.answers import LabelledAnswer, as_chat, by_question
+from motet_verifier.candidates import grades_of
 from motet_verifier.sample import AT_ONCE
 from motet_verifier.writing import AnswerWriter, leaks, order_for
 

@@ -2,14 +2,20 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from motet.commands.console import figure, out, titled
+from motet.commands.console import figure, out, print_json, say_on_stderr, titled
+from motet.commands.evaluation_tables import counted, print_evaluation
 from motet.commands.from_api import ApiCall, of_api
-from motet.commands.options import AsJson, options_of
+from motet.commands.options import AsJson, check_picture
+from motet_serve.http.options import options_of
 from motet_verifier.server_settings import VerifierServerSettings
+
+if TYPE_CHECKING:
+    from motet_verifier.choosing import SelectionTable
 
 verifier = typer.Typer(
     no_args_is_help=True,
@@ -82,6 +88,81 @@ def serve(call: ApiCall, settings: VerifierServerSettings) -> None:
     Example: motet verifier serve verifiers/gsm8k --port 8001 --key-variable VERIFIER_KEY
     """
     call(settings=settings, say=lambda line: out.print(line, soft_wrap=True))
+
+
+@verifier.command()
+@of_api("motet_verifier.api_choosing:choose_answers")
+def choose(
+    call: ApiCall,
+    verifier: Annotated[
+        str,
+        typer.Option(
+            help="The verifier: the address of its server, or its folder.", show_default=False
+        ),
+    ],
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also plot accuracy against tokens to this PNG file.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a verifier choose among the answers of several games, and measure how often it is right.
+
+    docs/evaluation.md explains the table.
+
+    Example: motet verifier choose runs/debate --verifier verifiers/gsm8k --best-of 1,2,4,8
+    """
+    check_picture(plot)
+    from motet.api.keeping import Keeper
+    from motet_verifier.choosing import selection_curves
+
+    target = call.values["target"]
+    keeper = Keeper([target])
+    found = call(verifier=verifier)
+    said = [*call.words(), f"--verifier {verifier}", *call.values["overrides"]]
+    kept = keeper.keep("chosen", said, found)
+    if plot is not None:
+        selection_curves(found.selection.turns, plot)
+    if as_json:
+        print_json(found)
+    else:
+        print_evaluation(target, found)
+        _print_selection(found.selection)
+    say_on_stderr(kept)
+
+
+def _print_selection(found: "SelectionTable") -> None:
+    """Print how often the answer chosen from k games is right."""
+    from motet_verifier.choosing import METHODS, SUBSETS
+
+    for number, rows in enumerate(found.turns, start=1):
+        table = titled(
+            f"chosen from k games after turn {number}",
+            ["k", "tasks", "tokens", *METHODS.values()],
+        )
+        for row in rows:
+            tokens = "-" if row.tokens_per_task is None else f"{row.tokens_per_task:,.1f}"
+            means = [None if one is None else one.mean for one in row.accuracy.values()]
+            table.add_row(str(row.k), str(row.tasks), tokens, *map(figure, means))
+        out.print(table)
+    notes = {
+        "best of k": f"the answer with the highest score; the verifier scored {found.scored:,} "
+        f"answers",
+        "weighted vote": "scores of equal answers are added; a tie counts as wrong",
+        "any right": "the choice of a perfect verifier",
+    }
+    if not all(row.all_subsets for rows in found.turns for row in rows):
+        notes["votes"] = (
+            f"with more than {SUBSETS} subsets of k games, the mean of {SUBSETS} random subsets"
+        )
+    if found.causes:
+        notes[f"{found.left_out} games excluded"] = (
+            f"answers that could not be scored: {counted(found.causes)}"
+        )
+    for name, text in notes.items():
+        out.print(f"  {name}: {text}", soft_wrap=True)
 
 
 def _print(title: str, figures: Mapping[str, Any], as_json: bool) -> None:

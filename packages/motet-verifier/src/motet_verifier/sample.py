@@ -11,12 +11,12 @@ from typing import Any
 from motet.core import Environment, Episode, Fault, Grades, Sampler, Task, Team, walk
 from motet.core.seeding import derive
 from motet.errors import ConfigError
-from motet.evaluation.candidates import grades_of
 from motet.rollout.collect import collect
 from motet.rollout.faults import attempt
 from motet.settings import Plan
 from motet_verifier.answer_log import AnswerLog, Counts
 from motet_verifier.answers import LabelledAnswer, as_chat
+from motet_verifier.candidates import grades_of
 from motet_verifier.writing import AnswerWriter, argument_for, leaks
 
 AT_ONCE = 256

@@ -9,10 +9,10 @@ import typer
 
 from motet import __version__
 from motet.commands.console import out
-from motet.commands.options import options_of
 from motet.commands.shell_completion import complete_run
 from motet.errors import ConfigError
 from motet.safety.visible import Console
+from motet_serve.http.options import options_of
 from motet_view.settings import ViewerSettings
 
 RUNS = Path("runs")

@@ -16,7 +16,6 @@ from motet.api.memory_estimate import (
     sizes_of,
 )
 from motet.api.objects import Objects
-from motet.api.planning import DEFAULT, Planned, planned
 from motet.api.run_warnings import IDLE, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.summary import RunSummary
@@ -29,7 +28,6 @@ from motet.config.schema import RunConfig
 from motet.core import Fault
 from motet.errors import ConfigError, Interrupted
 from motet.models.loading import load_tokenizer
-from motet.planning.gpus import GPUS
 from motet.trainer.notices import too_few_turns
 from motet.trainer.trackers import check_trackers
 from motet.user_code.blocking import blocking
@@ -59,8 +57,6 @@ class Cost:
     """Which options of the algorithm were derived, and from what."""
     homes: list[ProcessCost] = field(default_factory=list)
     """Empty without a `cluster` section."""
-    expected: Planned | None = None
-    """The seconds of a step, on paper, if the config has homes on GPUs."""
 
 
 def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
@@ -125,9 +121,6 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
             rewards=rewards_of(settings),
             derived=list(setup.derived),
             homes=[] if cluster is None else processes_of(settings, sizes, setup.team),
-            expected=planned(settings, sizes, setup.team, GPUS[DEFAULT])
-            if cluster is not None and cluster.learners.gpus
-            else None,
         )
 
 

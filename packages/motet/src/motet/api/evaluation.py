@@ -1,6 +1,6 @@
 """evaluate and play: rollouts without training."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, Unpack
@@ -17,16 +17,9 @@ from motet.api.setup import (
     setup_in_scratch,
     tag_of,
 )
-from motet.assembly.services import verifier_of
 from motet.assembly.task_setup import TaskSetup
-from motet.clients.reward_server import Needed
-from motet.config.schema import RunConfig
-from motet.config.sections import VerifierConfig
-from motet.config.validation import validate_options
-from motet.core import Environment, Episode, Message
-from motet.environments.debating import AnswerVerifier
-from motet.errors import ConfigError, RewardFault
-from motet.evaluation.candidates import SelectionTable, asked, grades_of, judge, selection_table
+from motet.core import Environment, Episode
+from motet.errors import ConfigError
 from motet.evaluation.evaluate import (
     Evaluation,
     EvaluationResult,
@@ -38,15 +31,10 @@ from motet.evaluation.evaluate import (
 )
 from motet.evaluation.evaluate import evaluate as play_all
 from motet.evaluation.message_shuffle import blanked, shuffled
-from motet.evaluation.pass_at_k import powers_of_two
-from motet.evaluation.playthrough import Games, valid_games
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
-
-VerifierLike: TypeAlias = str | Path | AnswerVerifier
-"""The address of a server, the folder of a trained verifier, or an object with `score(chats)`."""
 
 Control: TypeAlias = tuple[Literal["shuffled", "blank"], int]
 """What agents read in place of messages, and after which turn (from 1)."""
@@ -63,8 +51,6 @@ def evaluate(
     pass_at: Sequence[int] | None = None,
     shuffle_turn: int | None = None,
     blank_turn: int | None = None,
-    verifier: VerifierLike | None = None,
-    best_of: Sequence[int] | None = None,
     show: Show = "auto",
     traceback: bool = False,
     **objects: Unpack[Objects],
@@ -81,87 +67,69 @@ def evaluate(
         shuffle_turn: after this turn, agents get the replies of another task. This measures whether
             messages matter.
         blank_turn: after this turn, agents get empty messages of the others: another control.
-        verifier: a verifier that chooses among the answers of several games: the address of its
-            server, or its folder. In Python also an object with `score(chats)`.
-        best_of: with a verifier: the numbers of games it chooses from, such as 1,2,4,8. The largest
-            number is played. Default: the powers of two.
         traceback: show the whole traceback of an error in your own code, not one line.
         objects: replace what the config names, as in `train`.
 
     Returns the figures, which docs/evaluation.md explains. All but `time` is the same at every
     call.
     """
-    _refuse_best_of(best_of, verifier)
-    ks = {"pass_at": pass_at or (), "best_of": best_of or ()}
-    settings = _settings(target, overrides, samples, ks, objects, one=greedy or team == "reference")
-    control = _control(shuffle_turn, blank_turn, team, len(settings.rollout.samples))
-    with setup_in_scratch(settings, train=False) as (setup, scratch):
-        opened = None if verifier is None else run_loop(_open_verifier(verifier, setup))
-        evaluation, real = run_loop(
-            _reference(setup)
-            if team == "reference"
-            else _play(setup, run_of(target), scratch, greedy, control, show, traceback)
-        )
-        figures = described(evaluation, setup.environment, pass_at)
-        chosen = best_of or powers_of_two(figures.samples)
-        return replace(
-            figures,
-            selection=None
-            if opened is None
-            else run_loop(_selected(opened, setup, evaluation.games, chosen, show)),
-            code_changed=changed_since(run_of(target), settings) or None,
-            rows_passed_over=setup.tasks.passed_over.get("eval"),
-            messages=None
-            if control is None or real is None
-            else beside_control(*control, real, evaluation, settings.seed),
-            interval=intervals(evaluation, settings.seed),
-            time=times(evaluation),
-        )
-
-
-def _settings(
-    target: ConfigLike,
-    overrides: Sequence[str],
-    samples: int | None,
-    ks: Mapping[str, Sequence[int]],
-    objects: Objects,
-    *,
-    one: bool,
-) -> RunConfig:
-    """Return the settings with the number of games per task.
-
-    Args:
-        ks: argument name -> the numbers of games that it names. If `samples` is None, as many games
-            are played as the largest of `best_of` needs.
-        one: whether all games of a task would be equal, so that only one is allowed.
-
-    Raises: ConfigError if a number is out of range.
-    """
-    games = [] if samples is None else [f"evaluation.samples={samples}"]
-    settings = read_config(target, [*overrides, *games], **objects)
+    one = greedy or team == "reference"
     if one and samples not in (None, 1):
         raise ConfigError(
             f"samples is {samples}; expected 1, because all greedy and reference games of a task "
             "are equal"
         )
-    most = 1 if one else settings.evaluation.samples
-    if samples is None and not one:
-        most = max([most, *ks["best_of"]])
-    for name, named in ks.items():
-        wrong = [k for k in named if not 1 <= k <= most]
-        if wrong:
-            raise ConfigError(
-                f"{name} names {wrong[0]}; expected 1 to {most}, the games per task: raise samples"
+    games = 1 if one else samples
+    settings = read_config(
+        target, [*overrides, *([] if games is None else [f"evaluation.samples={games}"])], **objects
+    )
+    check_games("pass_at", pass_at or (), settings.evaluation.samples)
+    control = _control(shuffle_turn, blank_turn, team, len(settings.rollout.samples))
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
+        evaluation, real = run_loop(
+            _reference(setup)
+            if team == "reference"
+            else play_heldout(
+                setup,
+                run_of(target),
+                scratch,
+                greedy=greedy,
+                control=control,
+                show=show,
+                traceback=traceback,
             )
-    evaluation = settings.evaluation.model_copy(update={"samples": most})
-    return settings.model_copy(update={"evaluation": evaluation})
-
-
-def _refuse_best_of(best_of: Sequence[int] | None, verifier: VerifierLike | None) -> None:
-    if best_of and verifier is None:
-        raise ConfigError(
-            "best_of needs a verifier, which chooses among the games, but got none: add a verifier"
         )
+        return replace(
+            result_of(setup, run_of(target), evaluation, pass_at),
+            messages=None
+            if control is None or real is None
+            else beside_control(*control, real, evaluation, settings.seed),
+        )
+
+
+def check_games(name: str, ks: Sequence[int], most: int) -> None:
+    """Raises: ConfigError if one of the numbers of games in the argument `name` is not played."""
+    wrong = [k for k in ks if not 1 <= k <= most]
+    if wrong:
+        raise ConfigError(
+            f"{name} names {wrong[0]}; expected 1 to {most}, the games per task: raise samples"
+        )
+
+
+def result_of(
+    setup: TaskSetup,
+    run: Path | None,
+    evaluation: Evaluation,
+    pass_at: Sequence[int] | None = None,
+) -> EvaluationResult:
+    """Return the figures of the held-out tasks that the team of `run`, or of the config, played."""
+    return replace(
+        described(evaluation, setup.environment, pass_at),
+        code_changed=changed_since(run, setup.config) or None,
+        rows_passed_over=setup.tasks.passed_over.get("eval"),
+        interval=intervals(evaluation, setup.config.seed),
+        time=times(evaluation),
+    )
 
 
 def _control(
@@ -189,14 +157,15 @@ def _control(
     return "shuffled" if name == "shuffle_turn" else "blank", turn
 
 
-async def _play(
+async def play_heldout(
     setup: TaskSetup,
     run: Path | None,
     scratch: Path,
-    greedy: bool,
-    control: Control | None,
+    *,
     show: Show,
-    traceback: bool,
+    greedy: bool = False,
+    control: Control | None = None,
+    traceback: bool = False,
 ) -> tuple[Evaluation, Evaluation | None]:
     """Play the held-out tasks. With a control, return the games with replaced messages, and those
     with real ones.
@@ -237,80 +206,6 @@ async def _reference(setup: TaskSetup) -> tuple[Evaluation, None]:
         setup.environment, setup.tasks["eval"], config.rollout, seed=config.seed
     )
     return found, None
-
-
-# -------------------------------------------------------------- a verifier that chooses among games
-
-
-async def _open_verifier(target: VerifierLike, setup: TaskSetup) -> AnswerVerifier:
-    """Return the verifier, after checking it before any task is played.
-
-    Raises: ConfigError if the verifier does not respond, or if the environment cannot say which
-    answers are right.
-    """
-    grades_of(setup.environment)
-    verifier = scorer_of(target, setup.config)
-    if isinstance(target, str | Path):
-        await _try(verifier if not _is_address(target) else _impatient(str(target), setup.config))
-    return verifier
-
-
-def scorer_of(target: VerifierLike, config: RunConfig) -> AnswerVerifier:
-    """Return the verifier that `target` names. Raises: ConfigError if it is not a
-    `VerifierLike`."""
-    if not isinstance(target, str | Path):
-        if not hasattr(target, "score"):
-            raise ConfigError(
-                f"verifier is {target!r}; expected an address, a folder, or an object with "
-                f"score(chats)"
-            )
-        return target
-    if _is_address(target):
-        return verifier_of(_section(str(target), config), config.seed)
-    return verifier_of(VerifierConfig(folder=str(target)), config.seed)
-
-
-def _is_address(target: VerifierLike) -> bool:
-    return isinstance(target, str) and "://" in target
-
-
-def _section(url: str, config: RunConfig) -> VerifierConfig:
-    """Return the config's verifier settings if they have this address, else default settings.
-
-    The key in the config must not be sent to any other address.
-    """
-    own = config.verifier
-    if own is not None and own.base_url == url:
-        return own
-    return validate_options(VerifierConfig, {"base_url": url}, {}, ("verifier",))
-
-
-def _impatient(url: str, config: RunConfig) -> AnswerVerifier:
-    return verifier_of(_section(url, config).model_copy(update={"retries": 0}), config.seed)
-
-
-async def _try(verifier: AnswerVerifier) -> None:
-    """Score one short test answer, without retries for a server. Raises: ConfigError if it gets no
-    score."""
-    try:
-        await verifier.score([(Message("user", "1 + 1?"), Message("assistant", "2"))])
-    except RewardFault as fault:
-        raise ConfigError(
-            f"{fault}; expected a verifier that scores answers: start it, or correct the address"
-        ) from fault
-
-
-async def _selected(
-    verifier: AnswerVerifier, setup: TaskSetup, games: Games, best_of: Sequence[int], show: Show
-) -> SelectionTable:
-    """Raises: ServerAway if the verifier's server is unavailable."""
-    held = [played[0].task for played in games if valid_games(played)]
-    grades = grades_of(setup.environment)
-    questions = {asked(grades, task) for task in held}
-    with Progress(show) as progress:
-        counter = progress.counter("score", len(questions))
-        judged = await judge(grades, Needed(verifier), games, counter)
-    return selection_table(judged, best_of, setup.config.seed)
 
 
 # -------------------------------------------------------------------------------------------- play

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from motet.api.batch_sizes import Sizes, first_agents, rows_played, tokens_learnt
 from motet.assembly.before_loading import first_prompts
 from motet.assembly.homes import homes_of
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
@@ -20,7 +21,6 @@ from motet.models.chat_template import tokenizer_with
 from motet.models.devices import is_cpu, memory_of_device, resolve_device
 from motet.models.memory import Shape
 from motet.models.prompts import encode
-from motet.planning.batches import Sizes, first_agents, rows_played, tokens_learnt
 from motet.settings import ChatTemplate, Lora
 from motet.trainer.components import REWARD_MODEL
 from motet.user_code.timeouts import run_loop

@@ -1,13 +1,11 @@
-"""plan: the GPUs that a run needs, whether it fits them, and about how long a step takes.
+"""plan: the GPUs that a run needs, and whether it fits them, without a model or a GPU."""
 
-Everything is computed on paper, without a model or a GPU.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from motet.api.batch_sizes import Sizes
 from motet.api.memory_estimate import (
     ProcessCost,
     advice,
@@ -21,12 +19,18 @@ from motet.assembly.task_setup import open_task_setup
 from motet.config.schema import RunConfig
 from motet.core import Team
 from motet.errors import ConfigError
-from motet.planning.batches import Sizes
-from motet.planning.gpus import GPUS, Gpu, gpu_named
-from motet.planning.throughput import MFU, Seconds, gpu_seconds
 from motet.user_code.blocking import blocking
 from motet.user_code.looking import looking
+from motet.user_code.plugins import nearest
 
+GPUS = {
+    name: int(name.rpartition("-")[2]) * 10**9
+    for name in (
+        "b200-180", "h200-141", "h100-80", "a100-80", "a100-40", "l40s-48", "l4-24", "rtx5090-32",
+        "rtx4090-24", "rtx3090-24",
+    )
+}  # fmt: skip
+"""Kind of GPU -> bytes of its memory, which its name has in gigabytes."""
 DEFAULT = "h100-80"
 MOST = 64
 """The most GPUs that a plan proposes for a home."""
@@ -34,9 +38,10 @@ MOST = 64
 
 @dataclass(frozen=True)
 class Planned:
-    """What a run needs on GPUs of one kind, on paper. Memory is in bytes, times are in seconds."""
+    """What a run needs on GPUs of one kind, on paper. Memory is in bytes."""
 
-    gpu: Gpu
+    gpu: str
+    gpu_memory: int
     gpus: int
     """The number of GPUs that the config asks for, those of vLLM engines included."""
     processes: tuple[ProcessCost, ...]
@@ -47,11 +52,8 @@ class Planned:
     """Which settings need less memory. Empty if every process fits."""
     fits_on: tuple[str, ...]
     """The kinds of GPU on which every process fits."""
-    seconds: Seconds
-    """The seconds of a step by stage."""
-    step: float
-    """Seconds of a step in all."""
-    assumptions: tuple[str, ...]
+    assumes: str
+    """What the figures assume."""
 
 
 @blocking
@@ -62,7 +64,7 @@ def plan(
     gpu: str = DEFAULT,
     prompt_tokens: int | None = None,
 ) -> Planned:
-    """Compute on paper which GPUs a run needs and how long a step takes. No model is loaded.
+    """Compute on paper which GPUs a run needs. No model is loaded.
 
     If `config` is a path, no code that it names is loaded either (`motet.user_code.looking`).
 
@@ -77,14 +79,19 @@ def plan(
     with ExitStack() as stack:
         if isinstance(config, str | Path):
             stack.enter_context(looking())
-        settings, kind = read_config(config, overrides), gpu_named(gpu)
+        settings = read_config(config, overrides)
+        if gpu not in GPUS:
+            raise ConfigError(
+                f"--gpu is {gpu!r}{nearest(gpu, GPUS)}; expected one of {', '.join(GPUS)}: use one "
+                "with as much memory"
+            )
         if settings.cluster is not None and not settings.cluster.learners.gpus:
             raise ConfigError(
                 "cluster.learners.gpus is 0, so homes compute on the CPU; expected 1 or more for a "
                 "plan of GPUs"
             )
         if prompt_tokens is not None:
-            return planned(settings, *_without_tasks(settings, prompt_tokens), kind)
+            return planned(settings, *_without_tasks(settings, prompt_tokens), gpu)
         try:
             setup = stack.enter_context(open_task_setup(settings, train=True))
         except ConfigError as error:
@@ -92,7 +99,7 @@ def plan(
                 f"{error}. Without the tasks the length of a prompt is not known: give "
                 "--prompt-tokens N"
             ) from error
-        return planned(settings, sizes_of(setup), setup.team, kind)
+        return planned(settings, sizes_of(setup), setup.team, gpu)
 
 
 def _without_tasks(config: RunConfig, prompt_tokens: int) -> tuple[Sizes, Team]:
@@ -110,7 +117,7 @@ def _without_tasks(config: RunConfig, prompt_tokens: int) -> tuple[Sizes, Team]:
     return Sizes(shapes_of(config), prompts, tasks, evaluated), team
 
 
-def planned(config: RunConfig, sizes: Sizes, team: Team, gpu: Gpu) -> Planned:
+def planned(config: RunConfig, sizes: Sizes, team: Team, gpu: str) -> Planned:
     """Return the plan of a config on GPUs of a kind."""
     cluster = config.cluster
     if cluster is None:  # this machine need not have the GPU that the run will have
@@ -119,62 +126,34 @@ def planned(config: RunConfig, sizes: Sizes, team: Team, gpu: Gpu) -> Planned:
         }
         config = config.model_copy(update={"models": on_gpu})
     processes = processes_of(config, sizes, team)
-    engines = 0  # GPUs of the vLLM engines of each home
+    apart = 0  # GPUs of the vLLM engines of each home, if they have their own
     if cluster is not None and cluster.samplers.engine == "vllm":
         engines = cluster.samplers.replicas * cluster.samplers.gpus
-    apart = engines if cluster is not None and not cluster.samplers.beside_home else 0
-    seconds = _seconds(config, sizes, processes, gpu, engines)
-    stages = seconds.play, seconds.score + seconds.learn
+        apart = 0 if cluster.samplers.beside_home else engines
 
-    def fits(kind: Gpu) -> bool:
-        return all(one.fits(kind.memory) for one in processes)
+    def fits(kind: str) -> bool:
+        return all(one.fits(GPUS[kind]) for one in processes)
 
+    longest = max(config.decode_of(agent).max_new_tokens for agent in config.team)
     return Planned(
         gpu,
+        GPUS[gpu],
         gpus=sum(one.gpus + apart for one in processes),
         processes=tuple(processes),
-        least_gpus={} if cluster is None else _least_gpus(config, sizes, processes, gpu),
+        least_gpus={} if cluster is None else _least_gpus(config, sizes, processes, GPUS[gpu]),
         advice="" if fits(gpu) else advice(parts_of(config, sizes)),
-        fits_on=tuple(kind.name for kind in GPUS.values() if fits(kind)),
-        seconds=seconds,
-        step=max(stages) if apart and config.train.max_lag else sum(stages),
-        assumptions=tuple(_assumptions(config, sizes)),
+        fits_on=tuple(filter(fits, GPUS)),
+        assumes=f"a first prompt has {max(sizes.prompts.values())} tokens, every completion "
+        f"decode.max_new_tokens, up to {longest}, and no branch of a task ends early",
     )
 
 
 def _least_gpus(
-    config: RunConfig, sizes: Sizes, homes: Sequence[ProcessCost], gpu: Gpu
+    config: RunConfig, sizes: Sizes, homes: Sequence[ProcessCost], gpu: int
 ) -> dict[str, int | None]:
     def held_by(home: ProcessCost, gpus: int) -> bool:
         memory = parts_of(config, sizes, home.residents, gpus)["total"]
-        return replace(home, memory=memory).fits(gpu.memory)
+        return replace(home, memory=memory).fits(gpu)
 
     numbers = range(1, MOST + 1)
     return {home.name: next((n for n in numbers if held_by(home, n)), None) for home in homes}
-
-
-def _seconds(
-    config: RunConfig, sizes: Sizes, processes: Sequence[ProcessCost], gpu: Gpu, engines: int
-) -> Seconds:
-    """Return the seconds of each stage. Homes work side by side: the slowest of them counts."""
-    spent = [(home.gpus, gpu_seconds(config, sizes, home.residents, gpu)) for home in processes]
-    return Seconds(
-        max(one.play / (engines or gpus) for gpus, one in spent),
-        max(one.score / gpus for gpus, one in spent),
-        max(one.learn / gpus for gpus, one in spent),
-    )
-
-
-def _assumptions(config: RunConfig, sizes: Sizes) -> Iterator[str]:
-    """Yield what the figures assume, a line each."""
-    longest = max(config.decode_of(agent).max_new_tokens for agent in config.team)
-    yield (
-        f"learning reaches {MFU:.0%} of the FLOP/s, and sampling is as fast as vLLM in the one "
-        "published run that the formula is fitted to (8B on 16 H100; 89 s computed, 97.7 s "
-        "measured); Motet's own sampler, models far below 8B, float32 and environments that take "
-        "time are slower"
-    )
-    yield (
-        f"a first prompt has {max(sizes.prompts.values())} tokens, every completion "
-        f"decode.max_new_tokens, up to {longest}, and no branch of a task ends early"
-    )

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, Field
 
-from motet.clients.http_client import EndpointFault, JsonClient, Patience
+from motet.clients.http_client import EndpointFault, JsonClient
 from motet.core import Chat
 from motet.errors import RewardFault
 
@@ -100,28 +100,6 @@ class Ensemble:
         said = await asyncio.gather(*(verifier.score(chats) for verifier in self._verifiers))
         rows = zip(*said, strict=True)
         return [min(row) if self._combine == "minimum" else sum(row) / len(row) for row in rows]
-
-
-class Needed:
-    """A required verifier: raises ServerAway if its server is unavailable."""
-
-    def __init__(self, verifier: AnswerScorer) -> None:
-        self._verifier, self._patience = verifier, Patience("the verifier")
-
-    async def score(self, chats: Sequence[Chat]) -> list[float]:
-        """See `RewardServer.score`. Raises: http_client.ServerAway if the verifier's server is
-        unavailable; RewardFault."""
-        self._patience.check()
-        try:
-            scores = await self._verifier.score(chats)
-        except VerifierFault as fault:
-            if fault.said_no:
-                self._patience.answered()
-            else:
-                self._patience.failed(fault)
-            raise
-        self._patience.answered()
-        return scores
 
 
 class ConstantScores:

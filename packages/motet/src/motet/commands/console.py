@@ -1,6 +1,7 @@
 """Prints results as tables and lines on the terminal."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from motet.safety.visible import Console, styled
+from motet.safety.visible import Console, styled, visible
 
 if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
@@ -47,6 +48,12 @@ def print_json(found: Any) -> None:
     from motet.core.records import as_json  # it loads pydantic
 
     print(json.dumps(as_json(found)))
+
+
+def say_on_stderr(lines: Sequence[str]) -> None:
+    """Print lines on standard error, so that --json stays one object."""
+    for line in lines:
+        print(visible(line), file=sys.stderr)
 
 
 def print_conventions(named: Mapping[str, Mapping[str, float]]) -> None:

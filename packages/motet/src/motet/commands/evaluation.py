@@ -1,19 +1,16 @@
 """The commands that play without training: evaluate, play, replay, crossplay."""
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from motet.commands.console import print_json, print_replay
+from motet.commands.console import print_json, print_replay, say_on_stderr
 from motet.commands.episodes import print_episode
 from motet.commands.evaluation_tables import print_baselines, print_crossplay, print_evaluation
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, Traceback, check_picture
 from motet.errors import ConfigError, MotetError
-from motet.safety.visible import visible
 
 _SAID_OTHERWISE = ("--team", "--shuffle-turn", "--blank-turn", "--traceback")
 """Options that the name of a kept evaluation says, or that change nothing that is played."""
@@ -23,13 +20,6 @@ _SAID_OTHERWISE = ("--team", "--shuffle-turn", "--blank-turn", "--traceback")
 def evaluate(
     play: ApiCall,
     compare: ApiCall,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --verifier: also plot accuracy against tokens to this PNG file.",
-            show_default=False,
-        ),
-    ] = None,
     baselines: Annotated[
         bool,
         typer.Option(
@@ -45,22 +35,18 @@ def evaluate(
     Example: motet evaluate runs/relay --samples 8 --pass-at 1,8
     """
     target = play.values["target"]
-    _refuse_mixture(play, compare, plot, baselines)
+    _refuse_mixture(play, compare, baselines)
     from motet.api.keeping import Keeper
 
     keeper, asked = Keeper([target]), compare if baselines else play
     found = asked()
-    said = [*_words(asked), *play.values["overrides"]]
+    said = [*asked.words(but=_SAID_OTHERWISE), *play.values["overrides"]]
     kept = keeper.keep("baselines" if baselines else _kind(play), said, found)
-    if plot is not None:
-        from motet.trainer.plot import selection_curves
-
-        selection_curves(found.selection.turns, plot)
     if as_json:
         print_json(found)
     else:
         (print_baselines if baselines else print_evaluation)(target, found)
-    _say(kept)
+    say_on_stderr(kept)
 
 
 def _kind(play: ApiCall) -> str:
@@ -71,33 +57,14 @@ def _kind(play: ApiCall) -> str:
     return "reference" if play.values["team"] == "reference" else "evaluation"
 
 
-def _words(call: ApiCall) -> list[str]:
-    """Return the options that were given and change what is played, as they are typed."""
-    return [
-        word for flag, words in call.typed.items() if flag not in _SAID_OTHERWISE for word in words
-    ]
-
-
-def _say(lines: Sequence[str]) -> None:
-    """Print lines on standard error, so that --json stays one object."""
-    for line in lines:
-        print(visible(line), file=sys.stderr)
-
-
-def _refuse_mixture(play: ApiCall, compare: ApiCall, plot: Path | None, baselines: bool) -> None:
-    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed, or if
-    --plot or --best-of have no verifier."""
-    check_picture(plot)
-    plotted = [] if plot is None else ["--plot"]
-    plain = [flag for flag in (*play.typed, *plotted) if flag not in compare.known]
+def _refuse_mixture(play: ApiCall, compare: ApiCall, baselines: bool) -> None:
+    """Raise ConfigError if options of the plain evaluation and of --baselines are mixed."""
+    plain = [flag for flag in play.typed if flag not in compare.known]
     compared = [flag for flag in compare.typed if flag not in play.known]
-    chosen = [flag for flag in plain if flag in ("--best-of", "--plot")]
     if baselines and plain:
         raise ConfigError(f"got --baselines and {', '.join(plain)}; expected only one of them")
     if compared and not baselines:
         raise ConfigError(f"got {', '.join(compared)} without --baselines: add --baselines")
-    if chosen and "--verifier" not in play.typed:
-        raise ConfigError(f"got {', '.join(chosen)} without --verifier: add --verifier")
 
 
 @of_api("motet.api.evaluation:play")
@@ -162,7 +129,7 @@ def crossplay(
     found = call()
     together = len({run.resolve().parent for run in runs}) == 1
     names = [run.resolve().name if together else str(run) for run in runs]
-    kept = keeper.keep("crossplay", [*names, *_words(call)], found)
+    kept = keeper.keep("crossplay", [*names, *call.words()], found)
     if plot is not None:
         from motet.trainer.plot import cross_matrix
 
@@ -176,4 +143,4 @@ def crossplay(
         print_json(found)
     else:
         print_crossplay(found)
-    _say(kept)
+    say_on_stderr(kept)

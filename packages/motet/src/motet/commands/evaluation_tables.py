@@ -1,4 +1,4 @@
-"""Prints evaluations as tables: figures, chosen answers, influence, baselines, crossplay."""
+"""Prints evaluations as tables: figures, influence, baselines, crossplay."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,6 @@ from motet.commands.console import figure, out, print_conventions, titled
 
 if TYPE_CHECKING:
     from motet.evaluation.baselines import BaselineTable
-    from motet.evaluation.candidates import SelectionTable
     from motet.evaluation.crossplay import CrossplayResult
     from motet.evaluation.evaluate import EvaluationResult, MessageControl
     from motet.evaluation.influence import Influence, Pair, TurnChange
@@ -54,8 +53,6 @@ def print_evaluation(target: Path, figures: "EvaluationResult") -> None:
         print_influence(figures.influence)
     if figures.conventions is not None:
         print_conventions(figures.conventions)
-    if figures.selection is not None:
-        print_selection(figures.selection)
 
 
 def print_messages(found: "MessageControl", control: "EvaluationResult") -> None:
@@ -74,38 +71,6 @@ def print_messages(found: "MessageControl", control: "EvaluationResult") -> None
 
 def _with_ends(value: float | None, ends: Sequence[float] | None) -> str:
     return figure(value) if ends is None else f"{figure(value)}\n{span(*ends)}"
-
-
-def print_selection(found: "SelectionTable") -> None:
-    """Print how often the answer chosen from k games is right."""
-    from motet.evaluation.selection import METHODS, SUBSETS
-
-    for number, rows in enumerate(found.turns, start=1):
-        table = titled(
-            f"chosen from k games after turn {number}",
-            ["k", "tasks", "tokens", *METHODS.values()],
-        )
-        for row in rows:
-            tokens = "-" if row.tokens_per_task is None else f"{row.tokens_per_task:,.1f}"
-            means = [None if one is None else one.mean for one in row.accuracy.values()]
-            table.add_row(str(row.k), str(row.tasks), tokens, *map(figure, means))
-        out.print(table)
-    notes = {
-        "best of k": f"the answer with the highest score; the verifier scored {found.scored:,} "
-        f"answers",
-        "weighted vote": "scores of equal answers are added; a tie counts as wrong",
-        "any right": "the choice of a perfect verifier",
-    }
-    if not all(row.all_subsets for rows in found.turns for row in rows):
-        notes["votes"] = (
-            f"with more than {SUBSETS} subsets of k games, the mean of {SUBSETS} random subsets"
-        )
-    if found.causes:
-        notes[f"{found.left_out} games excluded"] = (
-            f"answers that could not be scored: {counted(found.causes)}"
-        )
-    for name, text in notes.items():
-        out.print(f"  {name}: {text}", soft_wrap=True)
 
 
 def print_influence(found: "Influence") -> None:

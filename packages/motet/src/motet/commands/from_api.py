@@ -16,7 +16,7 @@ import ast
 import builtins
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -40,7 +40,6 @@ _PLAIN = {
     "str | Path": Path,
     "str | Path | None": Path | None,
     "Sequence[str | Path]": list[Path] | None,
-    "VerifierLike | None": str | None,
 }
 """Annotation of a parameter -> that of its option."""
 _LISTS: dict[str, type[Any]] = {
@@ -181,6 +180,10 @@ class ApiCall:
     """Its options, such as "--samples"."""
     typed: Mapping[str, Sequence[str]]
     """Option that was given -> the words that give it: `{"--samples": ["--samples 8"]}`."""
+
+    def words(self, but: Collection[str] = ()) -> list[str]:
+        """Return the options that were given, as they are typed. `but`: without these."""
+        return [word for flag, words in self.typed.items() if flag not in but for word in words]
 
     def __call__(self, **more: Any) -> Any:
         """Import the function and call it. `more`: parameters that are not typed."""

@@ -1,7 +1,6 @@
 """The commands `motet plan` and `motet doctor`: what a run needs, and what this machine has."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,24 +19,22 @@ GIB = 2**30
 
 @of_api("motet.api.planning:plan", loads=False)
 def plan(call: ApiCall, as_json: AsJson = False) -> None:
-    """Compute on paper which GPUs a run needs and how long a step takes. Nothing is loaded.
+    """Compute on paper which GPUs a run needs. Nothing is loaded.
 
     Example: motet plan relay --gpu h100-80
     """
     planned = call()
     if as_json:
         print_json(planned)
-        return
-    _print_memory(planned)
-    print_expected(planned)
+    else:
+        _print_plan(planned)
 
 
-def _print_memory(planned: "Planned") -> None:
+def _print_plan(planned: "Planned") -> None:
     """Print what each process needs of its GPUs, and which GPUs hold everything."""
-    gpu = planned.gpu
     least = {name: "-" if gpus is None else str(gpus) for name, gpus in planned.least_gpus.items()}
     table = titled(
-        f"memory on {gpu.name}, {gpu.memory / GIB:.1f} GiB each",
+        f"memory on {planned.gpu}, {planned.gpu_memory / GIB:.1f} GiB each",
         ["process", "GPUs", *(["least GPUs"] if least else []), "policies and critics", "GiB", ""],
     )
     for one in planned.processes:
@@ -47,36 +44,14 @@ def _print_memory(planned: "Planned") -> None:
             *([least[one.name]] if least else []),
             ", ".join(one.residents),
             f"{one.memory / GIB:.3f}",
-            Text("fits", "green") if one.fits(gpu.memory) else Text("too big", "red"),
+            Text("fits", "green") if one.fits(planned.gpu_memory) else Text("too big", "red"),
         )
     out.print(table)
     if planned.advice:
         out.print(f"  {planned.advice}", style="red", soft_wrap=True)
     kinds = ", ".join(planned.fits_on) or "none of the GPUs that Motet knows"
     out.print(f"  everything fits on {kinds}", soft_wrap=True)
-
-
-def print_expected(planned: "Planned") -> None:
-    """Print the seconds of a step, and what they assume."""
-    stages = ", ".join(f"{name} {_figure(took)}" for name, took in asdict(planned.seconds).items())
-    out.print(
-        f"expected on {planned.gpus} x {planned.gpu.name}, on paper: {_figure(planned.step)} s per "
-        f"step ({stages})",
-        style="bold",
-        soft_wrap=True,
-    )
-    for line in planned.assumptions:
-        out.print(f"  {line}", soft_wrap=True)
-
-
-def _figure(seconds: float) -> str:
-    return (
-        f"{seconds:,.0f}"
-        if seconds >= 100
-        else f"{seconds:.1f}"
-        if seconds >= 1
-        else f"{seconds:.2f}"
-    )
+    out.print(f"  {planned.assumes}", soft_wrap=True)
 
 
 def doctor(

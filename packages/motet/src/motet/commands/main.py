@@ -27,7 +27,7 @@ from motet.commands.exit_codes import (
     traceback_shown,
 )
 from motet.commands.from_api import ApiCall, of_api
-from motet.commands.machine import doctor, plan, print_expected
+from motet.commands.machine import doctor, plan
 from motet.commands.options import AsJson, ConfigArgument, Overrides, parts_of
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing
@@ -142,8 +142,6 @@ def print_dry_run(config: "api.ConfigLike", overrides: Sequence[str]) -> None:
     cost = api.dry_run(config, overrides)
     print(dump_config(api.read_config(config, overrides)))
     print_cost(cost)
-    if cost.expected is not None:
-        print_expected(cost.expected)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from motet.config.foreign_keys import FOREIGN_KEYS, foreign_advice
+from motet.config.foreign_keys import foreign_advice, foreign_keys
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.config.validation import _keys_at
@@ -18,7 +18,7 @@ CONFIG = {
 }
 
 
-@pytest.mark.parametrize("key", sorted({key for key, _ in FOREIGN_KEYS.values() if key}))
+@pytest.mark.parametrize("key", sorted({key for key, _ in foreign_keys().values() if key}))
 def test_every_key_of_the_table_is_one_of_motet(key):
     path = tuple(key.split("."))
     assert path[-1] in _keys_at(RunConfig, path[:-1])

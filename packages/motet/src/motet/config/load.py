@@ -292,6 +292,9 @@ def _as_recorded(document: Document, path: Path) -> Document:
     if complete and isinstance(schedule, Mapping) and "warmup" in schedule:  # its name before
         renamed = {key: value for key, value in schedule.items() if key != "warmup"}
         data["schedule"] = {**renamed, "first_turn_steps": schedule["warmup"]}
+    report = data.get("report")
+    if complete and isinstance(report, Mapping):  # earlier versions logged to MLflow
+        data["report"] = {key: value for key, value in report.items() if key != "mlflow"}
     return replace(document, data=data)
 
 

@@ -522,3 +522,14 @@ def test_a_recorded_schedule_is_read_by_its_name_of_before_and_a_new_config_is_n
     assert load_recorded(tmp_path / "config.yaml").schedule.first_turn_steps == 7
     with pytest.raises(ConfigError, match=r"schedule\.warmup: unknown key"):
         load_config(small, ["schedule={kind: turns, warmup: 7}"])
+
+
+def test_a_recorded_tracker_of_before_is_read_over_and_a_new_one_is_unknown(small, tmp_path):
+    then = dump_config(load_config(small)).replace(
+        "  trackio: null", "  mlflow: {experiment: motet}\n  trackio: null"
+    )
+    assert "mlflow" in then
+    (tmp_path / "config.yaml").write_text(then)
+    assert load_config(tmp_path / "config.yaml") == load_config(small)
+    with pytest.raises(ConfigError, match=r"report\.mlflow: unknown key"):
+        load_config(small, ["report.mlflow={}"])

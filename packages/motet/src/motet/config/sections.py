@@ -564,18 +564,6 @@ class WandbConfig(Settings):
     """Tags of the run."""
 
 
-class MlflowConfig(Settings):
-    """MLflow. It needs pip install "motet[mlflow]"."""
-
-    experiment: str = "motet"
-    """The experiment that the run is logged to."""
-    tracking_uri: str | None = None
-    """The tracking server, such as http://localhost:5000. The default is that of MLflow, which
-    reads MLFLOW_TRACKING_URI. A password belongs into MLFLOW_TRACKING_PASSWORD."""
-    name: str | None = None
-    """The display name. The default is the name of the run."""
-
-
 class TrackioConfig(Settings):
     """Trackio, which writes to files of this machine. It needs pip install "motet[trackio]"."""
 
@@ -602,8 +590,6 @@ class ReportConfig(Settings):
     """Also write the metrics to RUN/tensorboard."""
     wandb: WandbConfig | None = None
     """Also log the metrics to Weights & Biases."""
-    mlflow: MlflowConfig | None = None
-    """Also log the metrics to MLflow."""
     trackio: TrackioConfig | None = None
     """Also log the metrics to Trackio."""
     to: Annotated[str, AfterValidator(_reference)] | None = None

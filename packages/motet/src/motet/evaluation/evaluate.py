@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from motet.core import Environment, Episode, NamesConventions, Sampler, Task, Team
 from motet.errors import MotetError
-from motet.evaluation.candidates import SelectionTable
 from motet.evaluation.influence import Influence, influence
 from motet.evaluation.intervals import (
     Estimate,
@@ -158,8 +157,6 @@ class EvaluationResult(Summary):
     influence: Influence | None = None
     conventions: Mapping[str, Mapping[str, float]] | None = None
     """Agent -> label -> share of its first answers, if the environment names them."""
-    selection: SelectionTable | None = None
-    """How often the answer is right that a verifier chooses."""
     code_changed: Sequence[str] | None = None
     """The user's files that are other than when the run loaded them."""
     rows_passed_over: int | None = None

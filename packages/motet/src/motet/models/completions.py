@@ -213,7 +213,7 @@ def with_texts(
     found: list[Completion | Fault] = []
     for one, decode, body, (text, error) in zip(sampled, decodes, bodies, texts, strict=True):
         if decode.show_special_tokens and not error:
-            text = tokenizer.decode(list(body), clean_up_tokenization_spaces=False)
+            text = str(tokenizer.decode(list(body), clean_up_tokenization_spaces=False))
         found.append(_fault(one, error) or replace(one, text=_cut(text, decode.stop)))
     return found
 

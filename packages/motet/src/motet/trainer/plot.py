@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from motet.core import Drawing
-from motet.evaluation.candidates import SelectionRow
 from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, OverSeeds
-from motet.evaluation.selection import METHODS
 from motet.safety.visible import visible
 
 if TYPE_CHECKING:
@@ -23,11 +21,6 @@ PlotBand: TypeAlias = Literal["interval", "std"]
 """interval: the confidence interval of the mean. std: one standard deviation on each side."""
 INK, FAINT, GRID = "#22223b", "#6c757d", "#e5e7ef"
 TRAINED, REWARD, HELDOUT = "#1b6ca8", "#b5651d", "#1f7a4d"
-LINES = {
-    "single": (FAINT, "--"), "majority": (REWARD, "-"), "weighted": (HELDOUT, "-"),
-    "best": (TRAINED, "-"), "any": (INK, ":"),
-}  # fmt: skip
-"""Selection method -> color and style of its line."""
 STYLE: dict[Any, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GRID,
     "axes.grid": True, "grid.color": GRID, "axes.axisbelow": True,
@@ -207,33 +200,6 @@ def cross_matrix(
         axes.tick_params(length=0)
         axes.set(xlabel=visible(f"{agents[1]} from"), ylabel=visible(f"{agents[0]} from"))
         axes.set_title("Cross-play success")
-
-
-def selection_curves(turns: Sequence[Sequence[SelectionRow]], path: Path) -> None:
-    """Plot accuracy against tokens per task for every selection method, one panel per turn.
-
-    `turns` are those of an evaluation's `selection`. If tokens cannot be counted, the axis is the
-    number of games.
-    """
-    count = max(1, len(turns))
-    counted = all(row.tokens_per_task for rows in turns for row in rows if row.tasks)
-    axis, unit = ("tokens_per_task", "generated tokens") if counted else ("k", "games")
-    with figure_in(path, 1.6 + 3.8 * count, 4.4) as figure:
-        panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
-        for number, (axes, rows) in enumerate(zip(panels, turns, strict=False), start=1):
-            shown = [row for row in rows if row.tasks]
-            places = [getattr(row, axis) for row in shown]
-            for method, (color, style) in LINES.items():
-                values = [one.mean for row in shown if (one := row.accuracy[method]) is not None]
-                label = METHODS[method]
-                axes.plot(places, values, style, color=color, marker="o", markersize=4, label=label)
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(places, [f"{place:,.0f}" for place in places])
-            axes.minorticks_off()
-            axes.set(xlabel=f"{unit} per task", title=f"turn {number}")
-        panels[0].set(ylabel="accuracy", ylim=(-0.03, 1.03))
-        lines, columns = panels[0].get_legend_handles_labels(), len(LINES) if count > 1 else 3
-        figure.legend(*lines, loc="outside lower center", ncols=columns)
 
 
 def drawn_grids(drawing: Drawing, title: str, path: Path) -> None:

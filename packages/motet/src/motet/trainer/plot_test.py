@@ -1,16 +1,11 @@
 import struct
 
 from motet.core import Drawing
-from motet.evaluation.candidates import SelectionRow
-from motet.evaluation.intervals import Estimate
-from motet.evaluation.selection import METHODS
 from motet.trainer.plot import (
-    LINES,
     cross_matrix,
     drawn_grids,
     learning_curve,
     moving_average,
-    selection_curves,
 )
 
 
@@ -55,27 +50,3 @@ def test_grids_are_drawn_beside_and_below_each_other(tmp_path):
     assert wider >= width
     assert higher > height
     assert size_of(tmp_path / "empty.png")
-
-
-def test_every_way_of_choosing_has_a_line():
-    assert list(LINES) == list(METHODS)
-
-
-def test_a_selection_has_a_panel_per_turn_and_can_be_empty(tmp_path):
-    def row(k, tokens):
-        accuracy = {method: Estimate(k / 10, 0.0, 1.0) for method in METHODS}
-        return SelectionRow(k, 3, tokens, True, accuracy)
-
-    nobody = SelectionRow(4, 0, None, True, dict.fromkeys(METHODS))
-    turns = [[row(1, 6.0), row(2, 12.0), nobody], [row(1, 12.5), row(2, 25.0), nobody]]
-    selection_curves(turns, tmp_path / "two.png")
-    selection_curves(turns[:1], tmp_path / "one.png")
-    selection_curves([[row(1, 0.0), row(2, 0.0)]], tmp_path / "uncounted.png")
-    selection_curves([], tmp_path / "empty.png")
-    assert size_of(tmp_path / "one.png")[0] < size_of(tmp_path / "two.png")[0]
-    assert (
-        size_of(tmp_path / "one.png")
-        == size_of(tmp_path / "empty.png")
-        == size_of(tmp_path / "uncounted.png")
-    )
-    assert (tmp_path / "one.png").stat().st_size > (tmp_path / "empty.png").stat().st_size

@@ -1,10 +1,8 @@
 """Trackers: where the metrics of a run go besides metrics.jsonl.
 
-TensorBoard, Weights & Biases, MLflow, Trackio and functions of a user.
+TensorBoard, Weights & Biases, Trackio and functions of a user.
 """
 
-import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
-from motet.config.sections import MlflowConfig, ReportConfig, TrackioConfig, WandbConfig
+from motet.config.sections import ReportConfig, TrackioConfig, WandbConfig
 from motet.errors import ConfigError, MotetError
 from motet.trainer.run_folder import write_whole
 from motet.user_code.plugins import load_function
@@ -120,88 +118,9 @@ class TrackioTracker:
         self._run.finish()
 
 
-class MlflowTracker:
-    """Logs metrics to MLflow, and the config as the run's parameters."""
-
-    _AT_ONCE = 100
-    """MLflow takes at most 100 parameters, and 1,000 metrics, in one request."""
-    _LONGEST = 500
-    """Characters of a parameter that every store of MLflow accepts."""
-
-    def __init__(
-        self, folder: Path, chosen: MlflowConfig, run: str, config: Mapping[str, Any]
-    ) -> None:
-        """Raises: ConfigError if the store or server of MLflow refuses the run."""
-        from mlflow import MlflowClient
-        from mlflow.entities import Param
-
-        with _of_mlflow("report.mlflow", ConfigError):
-            self._client: Any = MlflowClient(tracking_uri=chosen.tracking_uri)
-            kept = folder / "mlflow_id"  # a resumed run continues the same MLflow run
-            if kept.is_file():
-                self._id = kept.read_text(encoding="utf-8")
-                self._client.update_run(self._id, status="RUNNING")
-                return
-            known = self._client.get_experiment_by_name(chosen.experiment)
-            experiment = (
-                self._client.create_experiment(chosen.experiment)
-                if known is None
-                else known.experiment_id
-            )
-            begun = self._client.create_run(experiment, run_name=chosen.name or run)
-            self._id = str(begun.info.run_id)
-            said = [
-                Param(_mlflow_name(key), str(value)[: self._LONGEST])
-                for key, value in _flat(config, "")
-            ]
-            for start in range(0, len(said), self._AT_ONCE):
-                self._client.log_batch(self._id, params=said[start : start + self._AT_ONCE])
-            write_whole(kept, self._id)
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Raises: MotetError if MLflow does not take them."""
-        from mlflow.entities import Metric
-
-        now = int(time.time() * 1000)
-        metrics = [Metric(_mlflow_name(name), value, now, step) for name, value in values.items()]
-        with _of_mlflow(f"report.mlflow, step {step}", MotetError):
-            self._client.log_batch(self._id, metrics=metrics)
-
-    def close(self) -> None:
-        with _of_mlflow("report.mlflow", MotetError):
-            self._client.set_terminated(self._id)
-
-
-@contextmanager
-def _of_mlflow(where: str, kind: type[MotetError]) -> Iterator[None]:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        yield
-    except MlflowException as error:
-        raise kind(
-            f"{where}: {error}; expected a tracking server that works: set "
-            "report.mlflow.tracking_uri"
-        ) from error
-
-
-def _mlflow_name(name: str) -> str:
-    """Return a name with only the characters that MLflow accepts."""
-    return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)
-
-
-def _flat(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield the plain values of a config, by their dotted keys."""
-    if isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _flat(one, f"{key}.{name}" if key else str(name))
-    elif value is not None:
-        yield key, value
-
-
 # ------------------------------------------------------------------------------------ from a config
 
-TRACKERS = ("to", "wandb", "mlflow", "trackio")
+TRACKERS = ("to", "wandb", "trackio")
 """Keys of `report`. All but the first are names of libraries."""
 
 
@@ -257,7 +176,7 @@ def open_trackers(
         config: its whole config as plain values.
         resumed_at: the step of the checkpoint that it resumes from.
 
-    Raises: ConfigError as `check_trackers`, or if MLflow refuses the run.
+    Raises: ConfigError as `check_trackers`.
     """
     check_trackers(report)
     trackers: list[Tracker] = []
@@ -269,8 +188,6 @@ def open_trackers(
 
         if report.wandb is not None:
             add(WandbTracker(folder, report.wandb, run, config))
-        if report.mlflow is not None:
-            add(MlflowTracker(folder, report.mlflow, run, config))
         if report.trackio is not None:
             add(TrackioTracker(folder, report.trackio, run, config))
         if report.to is not None:

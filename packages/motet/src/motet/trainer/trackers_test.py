@@ -4,10 +4,9 @@ import sys
 
 import pytest
 
-from motet.config.sections import MlflowConfig, ReportConfig, TrackioConfig, WandbConfig
-from motet.errors import ConfigError, MotetError
+from motet.config.sections import ReportConfig, TrackioConfig, WandbConfig
+from motet.errors import ConfigError
 from motet.trainer.trackers import (
-    MlflowTracker,
     TensorBoardTracker,
     TrackioTracker,
     WandbTracker,
@@ -30,7 +29,7 @@ def test_tensorboard_gets_every_scalar(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
 def test_a_library_that_is_not_installed_is_named_with_its_extra(name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     report = ReportConfig.model_validate({name: {}})
@@ -64,33 +63,6 @@ def test_wandb_writes_files_of_this_machine_without_an_account(tmp_path, monkeyp
     tracker.close()
     (written,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
     assert b"play/reward" in written.read_bytes()
-
-
-def test_mlflow_gets_every_metric_and_a_resumed_run_continues(tmp_path, monkeypatch):
-    mlflow = pytest.importorskip(
-        "mlflow", reason='mlflow is not installed: pip install "motet[mlflow]"'
-    )
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    store = f"file:{tmp_path}/store"
-    chosen = MlflowConfig(tracking_uri=store)
-    config = {"seed": 1, "team": {"a": {"policy": ["p"]}}, "reward": None}
-    for step, value in ((1, 0.5), (2, 0.75)):
-        tracker = MlflowTracker(tmp_path, chosen, "run", config)
-        tracker.write(step, {"play/reward": value, "learn/kl/a:b": 0.25})
-        tracker.close()
-    client = mlflow.MlflowClient(tracking_uri=store)
-    (run,) = client.search_runs([client.get_experiment_by_name("motet").experiment_id])
-    history = client.get_metric_history(run.info.run_id, "play/reward")
-    assert [(one.step, one.value) for one in history] == [(1, 0.5), (2, 0.75)]
-    assert run.data.metrics["learn/kl/a_b"] == 0.25
-    assert run.data.params == {"seed": "1", "team.a.policy": "['p']"}
-    assert (run.info.run_name, run.info.status) == ("run", "FINISHED")
-
-
-def test_mlflow_that_refuses_a_run_is_an_error_of_one_line(tmp_path):
-    pytest.importorskip("mlflow", reason='mlflow is not installed: pip install "motet[mlflow]"')
-    with pytest.raises(MotetError, match=r"report\.mlflow: .*set report\.mlflow\.tracking_uri"):
-        MlflowTracker(tmp_path, MlflowConfig(tracking_uri="nothing://here"), "run", {})
 
 
 def test_trackio_gets_every_metric_in_files_of_this_machine(tmp_path, monkeypatch):

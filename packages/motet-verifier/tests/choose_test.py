@@ -18,7 +18,8 @@ from motet.config.paths import config_path
 from motet.core.records import as_json
 from motet.environments.debate_tiny import TinyDebate
 from motet.errors import ConfigError, RewardFault
-from motet.evaluation.selection import METHODS
+from motet_verifier.api_choosing import choose_answers, scorer_of
+from motet_verifier.choosing import METHODS
 from motet_verifier.model import Verifier
 from tests.fixtures.http_servers import ScoreServer, running
 from tests.fixtures.model_folders import make_model_folder
@@ -65,7 +66,7 @@ def evaluated(tmp_path_factory):
 
     def evaluate(verifier, best_of=(1, 2, 4), *more, **named):
         overrides = ["warmup=null", *models, "evaluation.tasks=12", *more]
-        return motet.evaluate(
+        return choose_answers(
             CONFIG, overrides, verifier=verifier, best_of=best_of, show="silent", **named
         )
 
@@ -163,21 +164,6 @@ def test_an_answer_that_cannot_be_scored_leaves_with_its_game_and_is_counted(eva
     assert (odd.success, odd.reward) == (whole.success, whole.reward)
 
 
-def test_reference_games_are_judged_too_and_right_by_every_method():
-    found = motet.evaluate(
-        CONFIG, ["evaluation.tasks=5"], team="reference", verifier=Constant(), show="silent"
-    ).selection
-    for (row,) in found.turns:
-        assert (row.k, row.tasks, row.tokens_per_task) == (1, 5, 0.0)
-        assert means(row) == dict.fromkeys(METHODS, 1.0)
-
-
-def test_what_is_heard_of_another_task_is_judged_as_said_on_ones_own(evaluated):
-    figures = evaluated(Knowing(), [2], shuffle_turn=1)
-    second = figures.selection.turns[1][0]
-    assert means(second)["single"] == pytest.approx(figures.success_by_turn[1])
-
-
 def test_a_verifier_that_can_score_nothing_leaves_the_figures_of_play(evaluated):
     found = evaluated(Knowing(lambda text: True), [2])
     assert found.selection.turns == []
@@ -212,7 +198,8 @@ def test_a_folder_of_an_untrained_verifier_scores_all_alike(evaluated, tmp_path)
 
 def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(command, tmp_path):
     with running(ScoreServer(0.75)) as server:
-        line = f"evaluate run.yaml --verifier http://127.0.0.1:{server.server_port} --best-of 1,2,8"
+        address = f"http://127.0.0.1:{server.server_port}"
+        line = f"verifier choose run.yaml --verifier {address} --best-of 1,2,8"
         code, out, _ = command(f"{line} --json --plot {tmp_path}/curves.png")
         assert (code, out.count("\n")) == (0, 1)
         figures = json.loads(out)
@@ -252,21 +239,12 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
             "--verifier nowhere --best-of 2,2",
             "--best-of is '2,2'; expected different whole numbers separated by commas",
         ),
-        (
-            "--verifier nowhere --greedy --best-of 2",
-            "best_of names 2; expected 1 to 1, the games per task",
-        ),
-        ("--best-of 2", "got --best-of without --verifier: add --verifier"),
-        ("--plot x.png", "got --plot without --verifier: add --verifier"),
+        ("--best-of 2", "Missing option '--verifier'"),
         (
             "--verifier nowhere --plot no/x.png",
             "--plot is no/x.png; expected a file that ends in .png, in an existing folder",
         ),
         ("--verifier nowhere --plot x.jpg", "--plot is x.jpg; expected a file that ends in .png"),
-        (
-            "--verifier nowhere --baselines",
-            "got --baselines and --verifier; expected only one of them",
-        ),
         (
             f"environment.name={ROOT}/tests/games.py:Coded --verifier nowhere",
             "has no question and no grade",
@@ -274,7 +252,7 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
     ],
 )
 def test_what_cannot_work_is_one_line_before_any_play(command, options, complaint):
-    code, out, err = command(f"evaluate run.yaml {options}")
+    code, out, err = command(f"verifier choose run.yaml {options}")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert complaint in err
 
@@ -282,15 +260,11 @@ def test_what_cannot_work_is_one_line_before_any_play(command, options, complain
 def test_what_is_no_verifier_is_refused(evaluated):
     with pytest.raises(ConfigError, match="expected an address, a folder, or an object with score"):
         evaluated(0.5)
-    with pytest.raises(
-        ConfigError, match="best_of needs a verifier, which chooses among the games"
-    ):
+    with pytest.raises(ConfigError, match="expected an address, a folder, or an object with score"):
         evaluated(None)
 
 
 def test_a_key_goes_only_to_the_server_that_the_config_names_it_for(monkeypatch):
-    from motet.api.evaluation import scorer_of
-
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     section = {"base_url": "http://localhost:8000", "key_variable": "NO_SUCH_KEY"}
     config = motet.read_config(run_config(verifier=section))

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from motet.commands.options import options_of
+from motet_serve.http.options import options_of
 from motet_serve.http.settings import ServerSettings, setting
 from motet_serve.settings import TeamServerSettings
 from motet_verifier.server_settings import VerifierServerSettings

@@ -1,7 +1,17 @@
+import struct
+
 import pytest
 
-from motet.evaluation.candidates import JudgedPools, Pool, selection_table
-from motet.evaluation.selection import SUBSETS, Candidate
+from motet.evaluation.intervals import Estimate
+from motet_verifier.candidates import Candidate, JudgedPools, Pool
+from motet_verifier.choosing import (
+    LINES,
+    METHODS,
+    SUBSETS,
+    SelectionRow,
+    selection_curves,
+    selection_table,
+)
 from tests.fixtures.finished_games import TASK, saying
 
 RIGHT, WRONG = Candidate(0.9, "7", True), Candidate(0.1, "1", False)
@@ -48,3 +58,34 @@ def test_a_row_says_whether_votes_cover_all_subsets():
 
 def test_without_a_judged_game_there_are_no_rows():
     assert selection_table(JudgedPools((), scored=0), [1], 0).turns == []
+
+
+def size_of(path):
+    """Return width and height from the header of a PNG."""
+    head = path.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", head[16:24])
+
+
+def test_every_way_of_choosing_has_a_line():
+    assert list(LINES) == list(METHODS)
+
+
+def test_a_selection_has_a_panel_per_turn_and_can_be_empty(tmp_path):
+    def row(k, tokens):
+        accuracy = {method: Estimate(k / 10, 0.0, 1.0) for method in METHODS}
+        return SelectionRow(k, 3, tokens, True, accuracy)
+
+    nobody = SelectionRow(4, 0, None, True, dict.fromkeys(METHODS))
+    turns = [[row(1, 6.0), row(2, 12.0), nobody], [row(1, 12.5), row(2, 25.0), nobody]]
+    selection_curves(turns, tmp_path / "two.png")
+    selection_curves(turns[:1], tmp_path / "one.png")
+    selection_curves([[row(1, 0.0), row(2, 0.0)]], tmp_path / "uncounted.png")
+    selection_curves([], tmp_path / "empty.png")
+    assert size_of(tmp_path / "one.png")[0] < size_of(tmp_path / "two.png")[0]
+    assert (
+        size_of(tmp_path / "one.png")
+        == size_of(tmp_path / "empty.png")
+        == size_of(tmp_path / "uncounted.png")
+    )
+    assert (tmp_path / "one.png").stat().st_size > (tmp_path / "empty.png").stat().st_size

@@ -2,12 +2,12 @@ import asyncio
 
 import pytest
 
+from motet.clients.http_client import PATIENCE, ServerAway
 from motet.clients.reward_server import VerifierFault
 from motet.core import Episode, Grade, Message, Task
 from motet.errors import RewardFault
-from motet.evaluation.candidates import asked, judge
 from motet.evaluation.playthrough import playthroughs
-from motet.evaluation.selection import Candidate
+from motet_verifier.candidates import Candidate, Needed, asked, judge
 from tests.fixtures.fake_rollouts import Talk
 from tests.fixtures.finished_games import BROKE, broken, outcome, round_
 
@@ -154,3 +154,67 @@ def test_questions_are_counted_as_they_are_done():
         on_question=seen.append,
     )
     assert len(seen) == 2
+
+
+# ------------------------------------------------------------- a server that answers nobody
+
+
+def chat(text):
+    return (Message("user", "6 * 7?"), Message("assistant", text))
+
+
+class Failing:
+    """A verifier with one given result per call: a score, or a fault."""
+
+    def __init__(self, *turns):
+        self.turns, self.calls = list(turns), 0
+
+    async def score(self, chats):
+        self.calls += 1
+        turn = self.turns[min(self.calls, len(self.turns)) - 1]
+        if isinstance(turn, Exception):
+            raise turn
+        return [turn] * len(chats)
+
+
+def ask_often(verifier, times):
+    """Make several calls one after the other and return their results."""
+
+    async def go():
+        return [
+            (
+                await asyncio.gather(
+                    verifier.score([chat("41"), chat("42"), chat("43")]), return_exceptions=True
+                )
+            )[0]
+            for _ in range(times)
+        ]
+
+    return asyncio.run(go())
+
+
+AWAY, NO = (
+    VerifierFault("refused", "status 503"),
+    VerifierFault("refused", "status 422", said_no=True),
+)
+
+
+def test_a_server_that_answers_nobody_is_asked_so_often_and_no_more():
+    failing = Failing(0.5, AWAY)
+    found = ask_often(Needed(failing), PATIENCE + 10)
+    assert found[0] == [0.5] * 3
+    assert all(one is AWAY for one in found[1:PATIENCE])
+    assert {type(one) for one in found[PATIENCE:]} == {ServerAway}
+    assert f"failed in {PATIENCE} calls in a row" in str(found[PATIENCE])
+    assert "The last error: status 503" in str(found[PATIENCE])
+    assert failing.calls == PATIENCE + 1
+
+
+@pytest.mark.parametrize("between", [0.5, NO])
+def test_a_server_that_is_there_in_between_is_not_away(between):
+    turns = ([AWAY] * (PATIENCE - 1) + [between]) * 3
+    assert ServerAway not in {type(one) for one in ask_often(Needed(Failing(*turns)), len(turns))}
+
+
+def test_a_server_that_refuses_every_question_is_there():
+    assert {type(one) for one in ask_often(Needed(Failing(NO)), 3 * PATIENCE)} == {VerifierFault}

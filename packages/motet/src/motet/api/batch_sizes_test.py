@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from motet.api.batch_sizes import Play, Sizes, plays_of, rows_played, tokens_learnt
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.models.memory import shape_of
-from motet.planning.batches import Play, Sizes, plays_of, rows_played, tokens_learnt
 from motet.settings import TinyModel
 
 SIZES = Sizes({"tiny": shape_of(TinyModel())}, {"a": 100, "b": 60}, tasks=8, evaluated=0)
