@@ -15,7 +15,7 @@ from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.config.paths import config_path
 from motet.core import CreditState
-from motet.trainer.loop import one_step
+from tests.fixtures.one_step import one_step
 from tests.fixtures.wide import widely
 from tests.small_runs import LORA, TINY, run_config, steps
 

@@ -14,7 +14,7 @@ from motet.assembly.components import components_of
 from motet.assembly.models import assemble
 from motet.assembly.task_setup import open_task_setup
 from motet.core import CreditState
-from motet.trainer.loop import one_step
+from tests.fixtures.one_step import one_step
 from tests.small_runs import LORA, recorded, run_config, steps, summary
 
 pytestmark = pytest.mark.filterwarnings(

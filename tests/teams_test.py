@@ -16,8 +16,8 @@ from motet.assembly.components import components_of
 from motet.assembly.models import assemble
 from motet.assembly.task_setup import open_task_setup
 from motet.core import CreditState, walk
-from motet.trainer.loop import one_step
 from tests.fixtures.model_folders import ARCHITECTURES
+from tests.fixtures.one_step import one_step
 from tests.fixtures.wide import widely
 from tests.small_runs import (
     LORA,

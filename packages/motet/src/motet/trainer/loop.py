@@ -44,54 +44,6 @@ class Played:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-async def one_step(
-    components: TrainComponents,
-    tasks: Sequence[Task],
-    number: int,
-    state: CreditState,
-) -> tuple[TrainStep, CreditState]:
-    """Play `tasks`, learn from the episodes, publish the new weights.
-
-    Every random draw follows from the run's seed and `number`.
-    Raises: MotetError if too many joint actions failed, or if the log-probabilities of training
-    are not those of sampling; TrainingDiverged before a bad number reaches the weights;
-    Interrupted.
-    """
-    played = await play_step(components, tasks, number)
-    refuse_too_many_faults(components, played.episodes, f"step {number}")
-    return await learn_step(components, played, number, state)
-
-
-async def fit_step(components: TrainComponents, number: int, earlier: Earlier) -> Fitted:
-    """Play for pairs and train the reward model, if step `number` begins an iteration.
-
-    Without a reward model every step is an iteration, of which the comparator is told.
-
-    `earlier` gives the recorded episodes of earlier iterations.
-
-    Raises: MotetError if too many joint actions failed, or as `fit`; Interrupted.
-    """
-    settings = components.reward_model
-    begins = settings is None or number in first_steps(settings, components.steps)
-    if begins and components.comparator is not None:
-        components.comparator.begin(number)
-    if settings is None or not begins:
-        return NOT_FITTED
-    clock = Stopwatch()
-    episodes = await play_for_pairs(components, number)
-    clock.lap("play_pairs")
-    refuse_too_many_faults(components, episodes, f"pairs of step {number}")
-    past = [step for step in first_steps(settings, components.steps) if step < number]
-    weights = weights_of(len(past) + 1, settings.replay)
-    history: list[Sequence[Episode]] = [
-        earlier("pairs", step) if weight > 0.0 else ()
-        for step, weight in zip(past, weights, strict=False)
-    ]
-    history.append(episodes)
-    fitted = await fit(components, history, number)
-    return replace(fitted, seconds={**clock.seconds, **fitted.seconds})
-
-
 def tasks_of(components: TrainComponents, number: int) -> list[Task]:
     """The tasks of step `number`."""
     tasks, count = components.tasks["train"], components.tasks_per_step
@@ -187,6 +139,36 @@ def _parts_of_play(
         return {}
     parts = {f"play/{kind}": total - before[kind] for kind, total in after.items()}
     return {**parts, "play/environment": max(0.0, play - sum(parts.values()))}
+
+
+async def fit_step(components: TrainComponents, number: int, earlier: Earlier) -> Fitted:
+    """Play for pairs and train the reward model, if step `number` begins an iteration.
+
+    Without a reward model every step is an iteration, of which the comparator is told.
+
+    `earlier` gives the recorded episodes of earlier iterations.
+
+    Raises: MotetError if too many joint actions failed, or as `fit`; Interrupted.
+    """
+    settings = components.reward_model
+    begins = settings is None or number in first_steps(settings, components.steps)
+    if begins and components.comparator is not None:
+        components.comparator.begin(number)
+    if settings is None or not begins:
+        return NOT_FITTED
+    clock = Stopwatch()
+    episodes = await play_for_pairs(components, number)
+    clock.lap("play_pairs")
+    refuse_too_many_faults(components, episodes, f"pairs of step {number}")
+    past = [step for step in first_steps(settings, components.steps) if step < number]
+    weights = weights_of(len(past) + 1, settings.replay)
+    history: list[Sequence[Episode]] = [
+        earlier("pairs", step) if weight > 0.0 else ()
+        for step, weight in zip(past, weights, strict=False)
+    ]
+    history.append(episodes)
+    fitted = await fit(components, history, number)
+    return replace(fitted, seconds={**clock.seconds, **fitted.seconds})
 
 
 def refuse_too_many_faults(

@@ -27,8 +27,9 @@ from motet.errors import MotetError
 from motet.settings import AlarmBounds, Plan, Schedule
 from motet.trainer import timing
 from motet.trainer.components import TrainComponents
-from motet.trainer.loop import TrainStep, one_step
+from motet.trainer.loop import TrainStep
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
+from tests.fixtures.one_step import one_step
 
 TASKS = [Task(name, {}) for name in "wxyz"]
 SHARED = Team(dict.fromkeys(PAIR.agents, ("p",)), PAIR.decode)

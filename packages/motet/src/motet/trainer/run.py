@@ -88,8 +88,10 @@ class TrainingRun:
         """Run everything, or the rest after `resumed`. Returns the summary.
 
         If the run fails, it first saves the last finished step, unless the weights have moved on.
-        Raises: Interrupted after SIGINT or SIGTERM; MotetError as in `one_step`, or for an alarm
-        that stops the run; OSError if a file cannot be written.
+        Raises: Interrupted after SIGINT or SIGTERM; MotetError if too many joint actions failed,
+        the log-probabilities of training are not those of sampling, or an alarm stops the run;
+        TrainingDiverged before a bad number reaches the weights; OSError if a file cannot be
+        written.
         """
         start = None if resumed is None else self._restore(resumed)
         try:
