@@ -8,6 +8,7 @@ from typing import Any
 
 from motet.assembly.model_card import loading_code
 from motet.config.schema import RunConfig
+from motet.config.sections import VLLM_RANKS
 from motet.config.yaml import write_yaml
 from motet.environments.registry import find
 from motet.evaluation.baselines import BaselineTable
@@ -257,8 +258,6 @@ def _use_team(facts: CardFacts) -> str:
 
 
 def _use_policies(facts: CardFacts) -> str:
-    from motet.cluster.vllm_engine import RANKS  # a run without a cluster loads none of it
-
     text = "## Use one policy\n\n"
     for one in facts.folders:
         base = None if one.base is None else f'"{_in_folder(one.base, facts)}"'
@@ -268,7 +267,7 @@ def _use_policies(facts: CardFacts) -> str:
         on_it = [one for one in facts.folders if one.base == base]
         modules = " ".join(f"{one.name}=FOLDER/policies/{one.name}" for one in on_it)
         highest = max(one.rank or 0 for one in on_it)
-        rank = next((rank for rank in RANKS if rank >= highest), highest)
+        rank = next((rank for rank in VLLM_RANKS if rank >= highest), highest)
         text += (
             f"The adapters on {base} behind an OpenAI-compatible server of vLLM:\n\n"
             f"```sh\nvllm serve {_in_folder(base, facts)} --enable-lora "

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from motet.cluster.engine_publisher import EnginePolicy
-from motet.cluster.vllm_engine import EngineAnswer, EngineRow
-from motet.cluster.vllm_sampler import VllmSampler, deal
 from motet.core import Completion, Fault, Message, Sampled, SampleRequest
 from motet.errors import TrainingDiverged
 from motet.models.loading import load_tokenizer
 from motet.models.sampler import CompletionRow
 from motet.settings import Decode
+from motet_cluster.engine_publisher import EnginePolicy
+from motet_cluster.vllm_engine import EngineAnswer, EngineRow
+from motet_cluster.vllm_sampler import VllmSampler, deal
 from tests.fixtures.fake_engines import REQUESTS, logprob, sampled, staged
 from tests.fixtures.model_folders import make_model_folder
 

@@ -15,10 +15,9 @@ from time import perf_counter
 from typing import Any, Literal
 
 from codejudge import temporary
+from motet.config.sections import VLLM_RANKS
 from motet.errors import ConfigError, MotetError, shortened
 
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The values that vLLM takes as its largest LoRA rank (`vllm.config.lora.MaxLoRARanks`)."""
 CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """The sizes of an attention head that vLLM computes on a CPU (`CPUAttentionBackend`)."""
 CPU_PREFILL_TOKENS = 8192
@@ -88,11 +87,11 @@ def vllm_rank(rank: int) -> int:
 
     Raises: ConfigError.
     """
-    fitting = [known for known in RANKS if known >= rank]
+    fitting = [known for known in VLLM_RANKS if known >= rank]
     if not fitting:
         raise ConfigError(
-            f"an adapter has rank {rank}, but vLLM takes at most {RANKS[-1]}: lower lora.rank, or "
-            f"{INSTEAD}"
+            f"an adapter has rank {rank}, but vLLM takes at most {VLLM_RANKS[-1]}: lower "
+            f"lora.rank, or {INSTEAD}"
         )
     return fitting[0]
 
@@ -116,7 +115,7 @@ class VllmEngine:
         _set_environment(chosen)
         from vllm import LLM
 
-        from motet.cluster.files_transfer import NAME, register
+        from motet_cluster.files_transfer import NAME, register
 
         register()
         _check_head_size(chosen)
