@@ -6,7 +6,7 @@ published weights answers the same rows in the same way.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -41,9 +41,6 @@ class Restarts:
 
     allowed: int
     used: int = 0
-    seconds: float = 0.0
-    notes: list[str] = field(default_factory=list)
-    """One line per replaced engine."""
 
     def take(self, which: str, why: object) -> None:
         """Raises: EnginesLost if no replacement is left."""
@@ -54,7 +51,6 @@ class Restarts:
                 "at the logs of Ray, or raise cluster.restarts"
             )
         self.used += 1
-        self.notes.append(f"{which} was lost ({why}) and is replaced")
 
 
 class EnginePool:
@@ -123,7 +119,6 @@ class EnginePool:
         async with self._turns[number]:
             if self.engines[number] is not lost:
                 return  # a call beside this one replaced it
-            begun = asyncio.get_running_loop().time()
             reason: object = why
             while True:
                 self._restarts.take(f"engine {number} of home {self.home}", reason)
@@ -137,7 +132,6 @@ class EnginePool:
                     break
                 except ProcessLost as error:
                     reason = error
-            self._restarts.seconds += asyncio.get_running_loop().time() - begun
 
 
 class EngineTeam(Protocol):

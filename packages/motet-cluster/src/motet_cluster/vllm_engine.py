@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Literal
 
 from codejudge import temporary
@@ -105,12 +104,8 @@ class VllmEngine:
         self._last_id = 0
         self._connected = False
 
-    def load(self, settings: EngineSettings) -> dict[str, float]:
-        """Load the base model. Return the process id and the seconds that it took.
-
-        Raises: ConfigError if vLLM cannot load it.
-        """
-        begun = perf_counter()
+    def load(self, settings: EngineSettings) -> None:
+        """Load the base model. Raises: ConfigError if vLLM cannot load it."""
         self._settings = chosen = settings
         _set_environment(chosen)
         from vllm import LLM
@@ -160,7 +155,6 @@ class VllmEngine:
                 f"names, or {INSTEAD}"
             ) from error
         self._core = self._llm.llm_engine
-        return {"pid": os.getpid(), "seconds": perf_counter() - begun}
 
     # ----------------------------------------------------------------------------------- sampling
 
