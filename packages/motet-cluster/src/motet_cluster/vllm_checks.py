@@ -113,7 +113,7 @@ def check_installed(*, engines: bool) -> None:
     if find_spec("ray") is None:
         raise ConfigError(
             'models in processes of their own need Ray, which is not installed: pip install "motet'
-            '[cluster]", or drop the section cluster (cluster: null)'
+            '[cluster]", or use one process (cluster: null; motet serve and chat: --engine own)'
         )
     if not engines:
         return
