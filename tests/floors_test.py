@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "motet_serve": {"codejudge", "motet"},
     "motet_view": {"motet", "motet_serve"},
     "motet_verifier": {"codejudge", "motet", "motet_serve"},
+    "motet_cluster": {"codejudge", "motet"},
     "motet_published": {"motet", "motet_tasks", "motet_verifier"},
 }
 """Package -> the packages of this repository that it may import."""
@@ -36,7 +37,7 @@ FLOORS = [
     {"environments", "rollout", "models"} | CONFIG,
     {"doctor", "evaluation"},
     {"trainer"},
-    {"assembly", "cluster", "exports", "config.load"},
+    {"assembly", "exports", "config.load"},
     {"__init__", "__main__", "api", "commands", "loop"},
 ]
 """The layers of the package motet, the lowest first."""
@@ -58,7 +59,7 @@ HEAVY = {
 TEST = re.compile(r"(_test|conftest)\.py$")
 OUTSIDE = {"tests", "benchmarks", "examples", "experiments"}
 """Folders of the repository that an installed package does not have."""
-LAZY = {"motet.cluster.files_transfer", "motet_serve.http.http_server"}
+LAZY = {"motet_cluster.files_transfer", "motet_serve.http.http_server"}
 """Modules that subclass heavy classes. They may be imported only inside functions."""
 
 

@@ -93,7 +93,7 @@ def test_an_error_names_the_extra_of_everything_that_the_wings_register() -> Non
         registered[name.removeprefix("motet-")] = {
             group.removeprefix("motet."): tuple(sorted(entries))
             for group, entries in points.items()
-            if group != "motet.configs"
+            if group.startswith("motet.") and group != "motet.configs"
         }
     assert registered == {
         extra: {group: tuple(sorted(names)) for group, names in groups.items()}
@@ -180,6 +180,10 @@ from motet.user_code.installed import load
 load("commands", "verifier"), load("verifiers", "folder")
 print(motet_verifier.sample_answers.__name__)
 """,
+    "motet-cluster": """
+import motet
+print([home.name for home in motet.dry_run("quickstart", ["cluster.learners.gpus=0"]).homes])
+""",
 }
 """Package -> a program that uses it, in an empty folder."""
 SAYS = {
@@ -190,6 +194,7 @@ SAYS = {
     "motet-view": "True",
     "motet-serve": "0",
     "motet-verifier": "sample_answers",
+    "motet-cluster": "['aux', 'main']",
 }
 
 
@@ -247,3 +252,6 @@ def test_what_is_not_installed_is_one_line_that_names_the_extra(wheels, tmp_path
     assert "pip install 'motet[serve]'" in refused("chat", "runs/quickstart")
     assert "pip install 'motet[verifier]'" in refused("verifier", "sample", "debate")
     assert "pip install 'motet[tasks]'" in refused("check", "quickstart", "environment=bug_fix")
+    homes = ("train", "quickstart", "cluster.learners.gpus=0")
+    assert "pip install 'motet[cluster]'" in refused(*homes)
+    assert "pip install 'motet[cluster]'" in refused(*homes, "--dry-run")

@@ -16,7 +16,7 @@ if importlib.util.find_spec("ray") is None:
 @pytest.fixture(scope="session")
 def ray_here() -> Iterator[None]:
     """A Ray in this process, which runs with a cluster section then use."""
-    from motet.cluster.actors import started
+    from motet_cluster.actors import started
 
     with started(None, 8):
         yield

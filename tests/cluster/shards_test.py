@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 import motet
-from motet.cluster.models import ClusterModels
 from motet.errors import ProcessLost
+from motet_cluster.models import ClusterModels
 from tests.cluster.conftest import homes_of
 from tests.small_runs import contents, run_config, weights
 

@@ -9,10 +9,10 @@ from typing import Literal
 
 import pytest
 
-from motet.cluster.actors import started
 from motet.models.backbone import Backbone, Policy
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
+from motet_cluster.actors import started
 from tests.fixtures.adapters import move_away
 from tests.vllm.engines import RealEngines, real_engines
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from torch import Tensor
 
-from motet.cluster.actors import Bundle, places, spawn
-from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
-from motet.cluster.engine_publisher import EnginePolicy, EnginePublisher
-from motet.cluster.home import disturb, exported, undisturb
-from motet.cluster.vllm_engine import EngineSettings, VllmEngine
-from motet.cluster.vllm_sampler import VllmSampler
 from motet.core import ScoreRequest
 from motet.models.backbone import Backbone, Policy
 from motet.models.forward import score_requests
+from motet_cluster.actors import Bundle, places, spawn
+from motet_cluster.engine_pool import EnginePool, EngineProcess, Restarts
+from motet_cluster.engine_publisher import EnginePolicy, EnginePublisher
+from motet_cluster.home import disturb, exported, undisturb
+from motet_cluster.vllm_engine import EngineSettings, VllmEngine
+from motet_cluster.vllm_sampler import VllmSampler
 
 SECONDS = 900.0
 """Deadline of a call. Loading an engine takes a minute on two busy cores."""
@@ -30,7 +30,7 @@ class BreakableEngine(VllmEngine):
 
     def keep_old_head(self, broken: bool) -> None:
         """Do not pack a tied head again after an update: what vLLM does by itself."""
-        from motet.cluster import files_transfer
+        from motet_cluster import files_transfer
 
         if broken:
             self._repack = files_transfer.repack_tied_head

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from motet.cluster.engine_pool import EngineProcess
 from motet.core import Fault, Sampled, SampleRequest
 from motet.errors import MotetError, ProcessLost
 from motet.models.backbone import Policy
 from motet.settings import Decode
+from motet_cluster.engine_pool import EngineProcess
 from tests.vllm.conftest import Kind
 from tests.vllm.engines import RealEngines, real_engines
 

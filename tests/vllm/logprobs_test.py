@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from motet.cluster.verification import Difference, difference
-from motet.cluster.vllm_engine import CPU_PREFILL_TOKENS, EngineAnswer
 from motet.core import Sampled, SampleRequest, ScoreRequest
 from motet.core.seeding import derive
 from motet.errors import MotetError
 from motet.models.sampler import LocalSampler
 from motet.settings import Decode
+from motet_cluster.verification import Difference, difference
+from motet_cluster.vllm_engine import CPU_PREFILL_TOKENS, EngineAnswer
 from tests.vllm.conftest import Kind
 from tests.vllm.engines import RealEngines
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from motet.cluster.home import NcclSender
-from motet.cluster.vllm_engine import VllmEngine
 from motet.models.backbone import Policy
+from motet_cluster.home import NcclSender
+from motet_cluster.vllm_engine import VllmEngine
 from tests.vllm.conftest import Kind
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ import yaml
 
 import motet_serve
 from benchmarks import serve as load
-from motet.cluster import vllm_checks
 from motet.errors import ConfigError
+from motet_cluster import vllm_checks
 from tests.fixtures.http_servers import conform
 from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import ForkedProcess
@@ -142,7 +142,7 @@ def test_a_team_that_cannot_be_asked_is_refused_in_one_line(tmp_path):
 
 
 def test_without_vllm_the_engine_vllm_is_refused_with_what_to_install(config, monkeypatch):
-    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: None)
+    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: name == "ray" or None)
     expected = r'needs vLLM, which is not installed: pip install "motet\[cluster\]", .*--engine'
     with pytest.raises(ConfigError, match=expected):
         motet_serve.chat(config, engine="vllm")

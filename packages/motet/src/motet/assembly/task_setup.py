@@ -79,7 +79,6 @@ def open_task_setup(
             credit_function(config.credit)
         refuse_keys_without_effect(config)
         _check_devices(config)
-        _check_cluster(config)
         _check_report(config)
         comparator_of(config)
     services = Services(config, train)
@@ -153,14 +152,6 @@ def _check_devices(config: RunConfig) -> None:
             check_quantize(base.quantize, device)
         for kind in _optimizers_on(config, name):
             check_optimizer(kind, device)
-
-
-def _check_cluster(config: RunConfig) -> None:
-    """Check what vLLM samples with. Other runs do not load the cluster package."""
-    if config.cluster is not None:
-        from motet.cluster.vllm_checks import check_vllm
-
-        check_vllm(config)
 
 
 def _check_report(config: RunConfig) -> None:

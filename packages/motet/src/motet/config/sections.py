@@ -718,4 +718,6 @@ class ClusterConfig(Settings):
         return self
 
 
+VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The values that vLLM takes as its largest LoRA rank (`vllm.config.lora.MaxLoRARanks`)."""
 VLLM_KEYS = ("replicas", "gpus", "memory", "beside_home")

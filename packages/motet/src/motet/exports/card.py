@@ -10,6 +10,7 @@ import jinja2
 
 from motet.assembly.model_card import loading_code
 from motet.config.schema import RunConfig
+from motet.config.sections import VLLM_RANKS
 from motet.config.yaml import write_yaml
 from motet.environments.registry import find
 from motet.evaluation.baselines import BaselineTable
@@ -192,10 +193,8 @@ def _without_paths(value: Any) -> Any:
 
 def _lora_rank(adapters: Sequence[PolicyFolder]) -> int:
     """Return the `--max-lora-rank` with which vLLM serves these adapters."""
-    from motet.cluster.vllm_engine import RANKS  # a run without a cluster loads none of it
-
     highest = max(one.rank or 0 for one in adapters)
-    return next((rank for rank in RANKS if rank >= highest), highest)
+    return next((rank for rank in VLLM_RANKS if rank >= highest), highest)
 
 
 def shown(found: Estimate | None) -> str:

@@ -20,7 +20,7 @@ REWARD_MODEL = "reward-model"
 
 class Models(Protocol):
     """Everything that plays and learns in a run, wherever it is: in this process
-    (`assembly.models.LocalModels`), or in processes of Ray (`cluster.models.ClusterModels`)."""
+    (`assembly.models.LocalModels`), or in processes of their own (`assembly.cluster`)."""
 
     @property
     def sampler(self) -> Sampler: ...

@@ -1,4 +1,4 @@
-"""What installed packages add to Motet: environments, rewards, configs and commands.
+"""What installed packages add to Motet: environments, rewards, configs, commands and more.
 
 A package names them in its pyproject.toml, Motet itself and yours alike:
 
@@ -7,7 +7,8 @@ A package names them in its pyproject.toml, Motet itself and yours alike:
 
 Groups: `motet.environments` and `motet.rewards` (name -> class or function), `motet.configs`
 (any name -> a module whose folder holds YAML files), `motet.commands` (name -> a typer app or a
-function with typer's annotations), `motet.verifiers` (how a verifier is found -> its scorer).
+function with typer's annotations), `motet.verifiers` (how a verifier is found -> its scorer),
+`motet.clusters` (`cluster` -> a `motet.assembly.cluster.Cluster`).
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 from motet.errors import ConfigError
 
-Group = Literal["environments", "rewards", "configs", "commands", "verifiers"]
+Group = Literal["environments", "rewards", "configs", "commands", "verifiers", "clusters"]
 
 EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "tasks": {
@@ -37,6 +38,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "view": {"commands": ("view",)},
     "serve": {"commands": ("chat", "serve")},
     "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
+    "cluster": {"clusters": ("cluster",)},
 }
 """Extra of Motet -> group -> the names that its package adds. An error names the extra."""
 

@@ -25,6 +25,7 @@ OURS = frozenset(
         "motet_view",
         "motet_serve",
         "motet_verifier",
+        "motet_cluster",
     }
 )
 """The packages of this project."""

@@ -10,14 +10,6 @@ from pathlib import Path
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup
-from motet.cluster.actors import Bundle, placed, spawn
-from motet.cluster.engine_pool import EnginePool, EngineProcess, Restarts
-from motet.cluster.engine_publisher import EnginePolicy
-from motet.cluster.remote import together
-from motet.cluster.vllm_checks import check_team, rank_in
-from motet.cluster.vllm_engine import VllmEngine
-from motet.cluster.vllm_sampler import VllmSampler
-from motet.cluster.vllm_setup import pool_of
 from motet.config.schema import RunConfig
 from motet.config.sections import ClusterConfig, LearnersConfig, SamplersConfig
 from motet.models.adapter_folder import FILE, weights_of
@@ -27,6 +19,13 @@ from motet.models.devices import resolve_device
 from motet.models.loading import stored_generation
 from motet.trainer.model_folders import check_seal, is_sealed
 from motet.user_code.timeouts import run_loop
+from motet_cluster.actors import Bundle, placed, spawn
+from motet_cluster.engine_pool import EnginePool, EngineProcess, Restarts, pool_of
+from motet_cluster.engine_publisher import EnginePolicy
+from motet_cluster.remote import together
+from motet_cluster.vllm_checks import check_team, rank_in
+from motet_cluster.vllm_engine import VllmEngine
+from motet_cluster.vllm_sampler import VllmSampler
 
 VERSION = 0
 """The only version of every policy."""

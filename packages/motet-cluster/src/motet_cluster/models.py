@@ -10,11 +10,19 @@ from torch import Tensor
 
 from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
-from motet.cluster.actors import Actor, Bundle, placed, spawn
-from motet.cluster.engine_publisher import EnginePublisher
-from motet.cluster.home import Home, HomeFacts, HomeSetup
-from motet.cluster.ranked import RankedHome
-from motet.cluster.remote import (
+from motet.config.schema import RunConfig
+from motet.config.sections import SamplersConfig
+from motet.errors import ConfigError
+from motet.models.chat_template import tokenizer_with
+from motet.models.completions import turn_end
+from motet.trainer.checkpoint import SHARDS
+from motet.user_code.timeouts import run_loop
+from motet_cluster.actors import Actor, Bundle, placed, spawn
+from motet_cluster.engine_pool import EngineProcess, Restarts, pool_of
+from motet_cluster.engine_publisher import EnginePolicy, EnginePublisher
+from motet_cluster.home import Home, HomeFacts, HomeSetup
+from motet_cluster.ranked import RankedHome
+from motet_cluster.remote import (
     GatedHome,
     OwnSampler,
     Process,
@@ -22,13 +30,9 @@ from motet.cluster.remote import (
     RemoteScorer,
     together,
 )
-from motet.cluster.vllm_checks import check_installed
-from motet.cluster.vllm_engine import VllmEngine
-from motet.cluster.vllm_sampler import VllmSampler
-from motet.cluster.vllm_setup import vllm_sampler
-from motet.config.sections import SamplersConfig
-from motet.trainer.checkpoint import SHARDS
-from motet.user_code.timeouts import run_loop
+from motet_cluster.vllm_checks import check_installed, rank_of
+from motet_cluster.vllm_engine import VllmEngine
+from motet_cluster.vllm_sampler import VllmSampler
 
 _Pair: TypeAlias = tuple[OwnSampler | VllmSampler, OwnSampler | EnginePublisher]
 """The sampler and the publisher."""
@@ -112,7 +116,7 @@ class ClusterModels:
 
 
 @contextmanager
-def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[ClusterModels]:
+def open_models(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[ClusterModels]:
     """Place the homes of a run, and load their models. They end at the end.
 
     Raises: ConfigError.
@@ -120,8 +124,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
     cluster = setup.config.cluster
     assert cluster is not None
     samplers = cluster.samplers if cluster.samplers.engine == "vllm" else None
-    if samplers:
-        check_installed()
+    check_installed(engines=samplers is not None)
     plans = homes_of(setup.config, setup.team)
     wanted: Mapping[str, Sequence[Bundle]]
     wanted = {plan.name: [Bundle(min(plan.gpus, 1))] * plan.ranks for plan in plans}
@@ -143,7 +146,7 @@ def open_cluster(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[
 
         sources = {name: _absolute(source) for name, source in bases.items()}
         if samplers:
-            pair: _Pair = vllm_sampler(setup.config, plans, sources, homes, engine)
+            pair: _Pair = _engines_of(setup.config, plans, sources, homes, engine)
         else:
             residents = {name: homes[plan.name] for plan in plans for name in plan.residents}
             own = OwnSampler(residents, tuple(setup.team.policies))
@@ -181,6 +184,75 @@ def _with_engines(
             bundles = engines = [Bundle(0.5)]
         found |= {home: bundles, f"engines of {home}": engines}
     return found
+
+
+def _engines_of(
+    config: RunConfig,
+    plans: Sequence[HomePlan],
+    bases: Mapping[str, str | Path],
+    homes: Mapping[str, Process],
+    start: Callable[[str, int], EngineProcess],
+) -> tuple[VllmSampler, EnginePublisher]:
+    """Return the sampler and the publisher of a run. Their engines are started, but have no model.
+
+    Args:
+        homes: name of a home -> its process.
+        start: starts the engine of a home, replica number `n`.
+
+    Raises: ConfigError.
+    """
+    assert config.cluster is not None
+    read = {
+        plan.model: tokenizer_with(bases[plan.model], config.models[plan.model].template)
+        for plan in plans
+    }
+    publisher = EnginePublisher(
+        [
+            EnginePolicy(
+                name,
+                plan.name,
+                *read[plan.model],
+                config.models[plan.model].dtype,
+                adapter=rank_of(name, config.policies[name]) > 0,
+                trained=config.policies[name].train != "frozen",
+                turn_text=turn_end(read[plan.model][0]).turn_text,
+                nccl_gpus=config.cluster.samplers.gpus if _by_nccl(config, plan) else 0,
+            )
+            for plan in plans
+            for name in plan.policies
+        ],
+        homes,
+        Restarts(config.cluster.restarts),
+    )
+    for plan in plans:
+        _, context = read[plan.model]
+        publisher.pools[plan.name] = pool_of(
+            config,
+            plan,
+            (bases[plan.model], context),
+            [rank_of(name, config.policies[name]) for name in plan.policies],
+            start,
+            publisher,
+            "nccl" if _by_nccl(config, plan) else "files",
+        )
+    return VllmSampler(publisher), publisher
+
+
+def _by_nccl(config: RunConfig, plan: HomePlan) -> bool:
+    """Return whether the home sends a full policy by NCCL. Adapters travel as files.
+
+    Raises: ConfigError if it should, but has no GPU.
+    """
+    assert config.cluster is not None
+    samplers = config.cluster.samplers
+    both = bool(plan.gpus and samplers.gpus) and not samplers.beside_home
+    if config.cluster.transfer == "nccl" and not both:
+        raise ConfigError(
+            f"cluster.transfer is nccl, but home {plan.name} has {plan.gpus} GPUs and its engines "
+            f"{config.cluster.samplers.gpus}; expected GPUs for both: set transfer: auto"
+        )
+    full = any(config.policies[name].train == "full" for name in plan.policies)
+    return full and both and config.cluster.transfer != "files"
 
 
 async def _loaded(

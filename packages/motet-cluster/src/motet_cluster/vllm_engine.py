@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Literal
 
 from codejudge import temporary
+from motet.config.sections import VLLM_RANKS
 from motet.errors import ConfigError, MotetError, shortened
 
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The values that vLLM takes as its largest LoRA rank (`vllm.config.lora.MaxLoRARanks`)."""
 CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """The sizes of an attention head that vLLM computes on a CPU (`CPUAttentionBackend`)."""
 CPU_PREFILL_TOKENS = 8192
@@ -86,11 +84,11 @@ def vllm_rank(rank: int) -> int:
 
     Raises: ConfigError.
     """
-    fitting = [known for known in RANKS if known >= rank]
+    fitting = [known for known in VLLM_RANKS if known >= rank]
     if not fitting:
         raise ConfigError(
-            f"an adapter has rank {rank}, but vLLM takes at most {RANKS[-1]}: lower lora.rank, or "
-            f"{INSTEAD}"
+            f"an adapter has rank {rank}, but vLLM takes at most {VLLM_RANKS[-1]}: lower "
+            f"lora.rank, or {INSTEAD}"
         )
     return fitting[0]
 
@@ -104,17 +102,13 @@ class VllmEngine:
         self._last_id = 0
         self._connected = False
 
-    def load(self, settings: EngineSettings) -> dict[str, float]:
-        """Load the base model. Return the process id and the seconds that it took.
-
-        Raises: ConfigError if vLLM cannot load it.
-        """
-        begun = perf_counter()
+    def load(self, settings: EngineSettings) -> None:
+        """Load the base model. Raises: ConfigError if vLLM cannot load it."""
         self._settings = chosen = settings
         _set_environment(chosen)
         from vllm import LLM
 
-        from motet.cluster.files_transfer import NAME, register
+        from motet_cluster.files_transfer import NAME, register
 
         register()
         _check_head_size(chosen)
@@ -159,7 +153,6 @@ class VllmEngine:
                 f"names, or {INSTEAD}"
             ) from error
         self._core = self._llm.llm_engine
-        return {"pid": os.getpid(), "seconds": perf_counter() - begun}
 
     # ----------------------------------------------------------------------------------- sampling
 

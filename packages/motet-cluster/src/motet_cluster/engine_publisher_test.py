@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from motet.cluster.remote import GatedHome
 from motet.core import Sampled
 from motet.errors import MotetError
+from motet_cluster.remote import GatedHome
 from tests.fixtures.fake_engines import GPUS, REQUESTS, FakeEngine, logprob, sampled, staged
 
 

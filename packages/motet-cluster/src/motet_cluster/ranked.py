@@ -16,9 +16,9 @@ import torch
 
 from motet.batch import merge
 from motet.batch.batches import deal, deal_values, weightless
-from motet.cluster.actors import Actor
-from motet.cluster.home import HomeFacts, HomeSetup
 from motet.errors import ProcessLost
+from motet_cluster.actors import Actor
+from motet_cluster.home import HomeFacts, HomeSetup
 
 DEALT = ("sample", "logprobs", "values", "present_logprobs")
 """Verbs whose first argument is a list of requests. Any process can answer any of them."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from motet.cluster.engine_pool import EnginePool, Restarts
 from motet.errors import EnginesLost, MotetError, ProcessLost
+from motet_cluster.engine_pool import EnginePool, Restarts
 
 
 class ScriptedEngine:

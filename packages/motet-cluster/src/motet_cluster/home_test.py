@@ -6,11 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from motet.cluster.home import disturb, exported, undisturb
 from motet.models.backbone import Backbone, Policy
 from motet.models.shards import Ranks, meeting_store
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
+from motet_cluster.home import disturb, exported, undisturb
 from tests.fork_server import run_ranks
 
 SHAPE = TinyModel(hidden_size=32, layers=1, heads=2, kv_heads=1, feed_forward=32, vocabulary=258)

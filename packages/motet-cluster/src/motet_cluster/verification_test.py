@@ -4,7 +4,8 @@ from math import inf, nan
 
 import pytest
 
-from motet.cluster.verification import (
+from motet.errors import MotetError
+from motet_cluster.verification import (
     Difference,
     ProbeRecord,
     against_record,
@@ -14,8 +15,7 @@ from motet.cluster.verification import (
     probe_rows,
     worst,
 )
-from motet.cluster.vllm_engine import EngineAnswer
-from motet.errors import MotetError
+from motet_cluster.vllm_engine import EngineAnswer
 
 
 def answer(tokens: tuple[int, ...], *logprobs: float) -> EngineAnswer:

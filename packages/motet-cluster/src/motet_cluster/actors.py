@@ -122,16 +122,10 @@ def started(address: str | None, processes: int) -> Iterator[None]:
     A Ray of our own ends at the end, with all its processes. If this process has already started
     or connected Ray, that one is used.
 
-    Raises: ConfigError if Ray is not installed, or if there is none at the address; MotetError if
-    Ray does not start.
+    Raises: ConfigError if there is no Ray at the address; MotetError if Ray does not start.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(
-            'the config has a cluster section, but Ray is not installed: pip install "motet'
-            '[cluster]", or drop the section (cluster: null)'
-        ) from error
+    import ray
+
     if ray.is_initialized():
         yield
         return

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from motet.batch import Mean
-from motet.cluster import ranked
-from motet.cluster.home import HomeFacts, HomeSetup
-from motet.cluster.ranked import RankedHome
 from motet.errors import ProcessLost
+from motet_cluster import ranked
+from motet_cluster.home import HomeFacts, HomeSetup
+from motet_cluster.ranked import RankedHome
 from tests.fixtures.batches import batch_of, values_of
 
 RESET = RuntimeError("Connection reset by peer")
@@ -34,7 +34,7 @@ class FakeRank:
         if verb == "learn_logprobs":
             return given[0].tokens_BL
         if verb == "load":
-            return HomeFacts(self.number, (), {}, shards=True)
+            return HomeFacts((), {}, shards=True)
         if verb == "export" and given[0] == "reset":
             raise RESET if self.number != 2 else ProcessLost("lost")
         if verb == "step" and given[0] == "bad":

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from motet.assembly.homes import homes_of
-from motet.cluster.served import served_team, with_engines
-from motet.cluster.vllm_checks import check_team
-from motet.cluster.vllm_engine import EngineSettings
 from motet.config.load import make_config
 from motet.core import Team
 from motet.errors import ConfigError, ProcessLost
 from motet.models.backbone import Backbone, Policy
 from motet.settings import Decode, Lora
+from motet_cluster.served import served_team, with_engines
+from motet_cluster.vllm_checks import check_team
+from motet_cluster.vllm_engine import EngineSettings
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import run_config
 

@@ -10,9 +10,9 @@ much more than rounding, in every dtype.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from motet.cluster.vllm_engine import EngineAnswer, EngineRow
 from motet.core.seeding import derive
 from motet.errors import MotetError
+from motet_cluster.vllm_engine import EngineAnswer, EngineRow
 
 ROWS, TOKENS = 8, 8
 """Completions of a probe, and tokens of each prompt and each completion."""

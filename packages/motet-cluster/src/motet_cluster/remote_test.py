@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from motet.cluster.models import ClusterModels
-from motet.cluster.remote import OwnSampler, RemoteLearner, RemoteScorer, together
 from motet.core import Sampled, SampleRequest, ScoreRequest
 from motet.errors import ProcessLost
 from motet.settings import Decode
+from motet_cluster.models import ClusterModels
+from motet_cluster.remote import OwnSampler, RemoteLearner, RemoteScorer, together
 
 
 class FakeHome:
