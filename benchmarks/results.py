@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from motet.evaluation.intervals import student_t
+from motet_compare.over_seeds import CONFIDENCE_OF_SEEDS
 from results_pairs import centralized, preferences
 from results_runs import (
     BUGFIX,
@@ -38,8 +40,6 @@ from results_runs import (
     run,
     summary,
 )
-
-from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, student_t
 
 sys.path.insert(0, str(Path(__file__).parent / "speed"))
 

@@ -180,6 +180,12 @@ from motet.user_code.installed import load
 load("commands", "verifier"), load("verifiers", "folder")
 print(motet_verifier.sample_answers.__name__)
 """,
+    "motet-compare": """
+import motet_compare
+from motet.user_code.installed import load
+load("commands", "compare"), load("commands", "baselines"), load("commands", "crossplay")
+print(motet_compare.compare.__name__)
+""",
 }
 """Package -> a program that uses it, in an empty folder."""
 SAYS = {
@@ -190,6 +196,7 @@ SAYS = {
     "motet-view": "True",
     "motet-serve": "0",
     "motet-verifier": "sample_answers",
+    "motet-compare": "compare",
 }
 
 

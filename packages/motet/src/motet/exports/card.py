@@ -10,7 +10,6 @@ from motet.assembly.model_card import loading_code
 from motet.config.schema import RunConfig
 from motet.config.yaml import write_yaml
 from motet.environments.registry import find
-from motet.evaluation.baselines import BaselineTable
 from motet.evaluation.intervals import Estimate, estimate, success_of
 from motet.evaluation.playthrough import playthroughs, rewards
 from motet.exports.hub import UNKNOWN
@@ -73,8 +72,6 @@ class CardFacts:
     """The version of Motet."""
     before: HeldOut | None = None
     after: HeldOut | None = None
-    baselines: BaselineTable | None = None
-    """A `BaselineTable` as plain JSON, if it was measured."""
     left_out: Sequence[str] = ()
     """What somebody else must add."""
 
@@ -204,13 +201,6 @@ def _results(facts: CardFacts) -> str:
         "| team | success | reward | tasks | games per task | faults |\n|---|---|---|---|---|---|\n"
         f"{rows}\n"
     )
-    if facts.baselines is not None:
-        lines = "\n".join(f"| {' | '.join(row)} |" for row in baseline_lines(facts.baselines))
-        table += (
-            "\nBaselines on the same tasks (`motet evaluate RUN --baselines`):\n\n"
-            "| protocol | success | reward | tokens per task |\n|---|---|---|---|\n"
-            f"{lines}\n"
-        )
     return (
         "## Results\n\nOn held-out tasks: means over tasks, with 95 % intervals over tasks in "
         "brackets (success: Wilson's, reward: bootstrap). They say nothing about training with "
@@ -300,14 +290,6 @@ def _licence(facts: CardFacts) -> str:
         + "The weights here derive from the base models, so their terms apply. `unknown`: no card "
         "was found, or it names no licence.\n"
     )
-
-
-def baseline_lines(table: BaselineTable) -> list[list[str]]:
-    """Return the rows as texts: protocol, success, reward, tokens."""
-    return [
-        [row.protocol, shown(row.success), shown(row.reward), f"{row.tokens_per_task:,.0f}"]
-        for row in table.rows
-    ]
 
 
 def shown(found: Estimate | None) -> str:
