@@ -12,8 +12,6 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from motet.evaluation.intervals import student_t
-from motet_compare.over_seeds import CONFIDENCE_OF_SEEDS
 from results_pairs import centralized, preferences
 from results_runs import (
     BUGFIX,
@@ -40,6 +38,9 @@ from results_runs import (
     run,
     summary,
 )
+
+from motet.evaluation.intervals import student_t
+from motet_compare.over_seeds import CONFIDENCE_OF_SEEDS
 
 sys.path.insert(0, str(Path(__file__).parent / "speed"))
 
