@@ -39,7 +39,8 @@ from results_runs import (
     summary,
 )
 
-from motet.evaluation.over_seeds import CONFIDENCE_OF_SEEDS, student_t
+from motet.evaluation.intervals import student_t
+from motet_compare.over_seeds import CONFIDENCE_OF_SEEDS
 
 sys.path.insert(0, str(Path(__file__).parent / "speed"))
 

@@ -4,6 +4,7 @@ Run: python examples/several_seeds.py
 """
 
 import motet
+import motet_compare
 
 FOLDER = "runs/several_seeds"
 
@@ -11,7 +12,7 @@ if __name__ == "__main__":
     for seed in (0, 1):
         named = [f"name=marloo-seed{seed}", f"seed={seed}"]
         motet.train("examples/same_number.yaml", named, runs=FOLDER, overwrite=True)
-    found = motet.runs(f"{FOLDER}/*")
+    found = motet_compare.runs(f"{FOLDER}/*")
     metrics = found.metrics  # a pandas DataFrame: one row per run and step
     print(metrics.groupby("seed")["play/reward"].describe())
     print(found.statistics.T)  # mean, standard deviation and interval over the seeds

@@ -573,6 +573,8 @@ def test_seeds_are_runs_of_their_own_side_by_side(motet, tmp_path):
     code, out, _ = motet(f"train run.yaml --seeds 0,1 --runs {tmp_path}")
     assert code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny-seed0", "tiny-seed1"]
+    assert f"motet compare {tmp_path}/tiny-seed0 {tmp_path}/tiny-seed1" in out
+    code, out, _ = motet(f"compare {tmp_path}/tiny-seed0 {tmp_path}/tiny-seed1")
     assert re.search(r"│ tiny-seed0 │ +0 │ +2 │", out)
     assert re.search(r"│ tiny-seed1 │ +1 │ +2 │", out)
     refusal = motet(f"train run.yaml --seeds 1,2 --runs {tmp_path}")

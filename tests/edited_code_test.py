@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 import motet
+import motet_compare
 from motet.algorithms import resolve
 from motet.api.code_record import loaded_code
-from motet.api.comparison import runs
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import load_config
 from motet.config.paths import config_path
 from motet.credit.baselines import BASELINES
 from motet.losses import POLICY_LOSSES
+from motet_compare.many_runs import runs
 from tests.small_runs import run_config, steps, summary
 
 MINE = "from bonus import BONUS\n\ndef pay(task, texts):\n    return BONUS\n"
@@ -40,7 +41,7 @@ def test_edited_code_is_trained_on_and_told_apart_from_the_old():
     paid = [{step["play/reward"] for step in steps(Path("runs") / name)}
             for name in ("old-seed0", "new-seed0")]  # fmt: skip
     assert paid == [{1.0}, {2.0}]
-    first, twin, other = motet.compare(
+    first, twin, other = motet_compare.compare(
         [f"runs/{name}" for name in ("old-seed0", "old-seed1", "new-seed0")]
     )
     assert (first.differs, twin.differs) == ([], [])
@@ -75,12 +76,12 @@ def test_runs_are_compared_by_hashes_alone():
     for name in ("mine", "bonus"):
         Path(f"{name}.py").write_text("raise SystemExit('ran')\n")
         sys.modules.pop(name, None)
-    assert motet.compare(["runs/one", "runs/two"])[1].differs == []
+    assert motet_compare.compare(["runs/one", "runs/two"])[1].differs == []
     Path("runs/two/code.json").write_text('{"loaded": [{"code": {"a": []}}]}')
     with pytest.raises(motet.ConfigError, match=r"code.json: expected hashes of files"):
-        motet.compare(["runs/one", "runs/two"])
+        motet_compare.compare(["runs/one", "runs/two"])
     Path("runs/two/code.json").unlink()  # a run of an earlier version
-    assert motet.compare(["runs/one", "runs/two"])[1].differs == []
+    assert motet_compare.compare(["runs/one", "runs/two"])[1].differs == []
 
 
 def test_a_baseline_and_a_loss_that_were_edited_are_loaded_again(tmp_path):

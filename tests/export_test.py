@@ -12,6 +12,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import motet
+import motet_compare
 from motet.exports import weights as exported_weights
 from tests import fork_server
 from tests.fixtures.hub_server import hub
@@ -153,13 +154,6 @@ def test_the_card_has_a_header_figures_and_code_that_runs(place):
     assert len(blocks) == 2
 
 
-def test_an_export_with_baselines_has_their_table(place, tmp_path):
-    motet.export(place / "runs" / "full", tmp_path / "out", baselines=True, show="silent")
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "| protocol | success | reward | tokens per task |" in card
-    assert "| trained team |" in card
-
-
 # ------------------------------------------------------------------------------- rows and own files
 
 
@@ -257,7 +251,7 @@ def test_an_existing_folder_is_refused_and_only_an_export_is_replaced(place, tmp
     with pytest.raises(motet.ConfigError, match="is an export already"):
         motet.export(out, tmp_path / "again")
     with pytest.raises(motet.ConfigError, match="expected the run that it was exported from"):
-        motet.measure_baselines(out)
+        motet_compare.measure_baselines(out)
     with pytest.raises(motet.ConfigError, match=r"expected the folder of a run"):
         motet.export(ROOT / "docs", tmp_path / "again")
     assert not (tmp_path / "again").exists()

@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "motet_tasks": {"codejudge", "motet"},
     "motet_serve": {"codejudge", "motet"},
     "motet_view": {"motet", "motet_serve"},
+    "motet_compare": {"motet"},
     "motet_verifier": {"codejudge", "motet", "motet_serve"},
     "motet_cluster": {"codejudge", "motet"},
     "motet_published": {"motet", "motet_tasks", "motet_verifier"},

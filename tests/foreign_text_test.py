@@ -11,7 +11,8 @@ import pytest
 
 from motet.commands.main import main
 from motet.config.load import load_config
-from motet.trainer.plot import cross_matrix, learning_curve
+from motet.trainer.plot import learning_curve
+from motet_compare.plots import cross_matrix
 from motet_verifier.quality import Bin, reliability_curve
 from tests.small_runs import TINY
 
@@ -136,7 +137,7 @@ def test_agents_prompts_terms_answers_and_faults_are_spelt_by_every_command(said
     name = written("Pays")
     for words in (
         ("train", name, "--dry-run"), ("train", name), ("evaluate", "runs/run"),
-        ("play", "runs/run"), ("evaluate", "runs/run", "--baselines"), ("replay", "runs/run"),
+        ("play", "runs/run"), ("baselines", "runs/run"), ("replay", "runs/run"),
         ("compare", "runs/run", "runs/run"),
         ("crossplay", "runs/run", "runs/run", "--plot", "cross.png"),
         ("evaluate", "runs/run", "--json"),

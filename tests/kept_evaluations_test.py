@@ -46,12 +46,12 @@ def command(runs, monkeypatch, capsys):
 def test_the_team_page_has_every_evaluation_that_was_made(runs, command):
     before = contents(runs / "relay0")
     printed = {
-        name: json.loads(command(f"evaluate runs/relay0 {options} --json").out)
+        name: json.loads(command(f"{options} --json").out)
         for name, options in {
-            "evaluation": "",
-            "shuffled-turn-1": "--shuffle-turn 1",
-            "blank-turn-1-samples-2": "--blank-turn 1 --samples 2",
-            "baselines": "--baselines",
+            "evaluation": "evaluate runs/relay0",
+            "shuffled-turn-1": "evaluate runs/relay0 --shuffle-turn 1",
+            "blank-turn-1-samples-2": "evaluate runs/relay0 --blank-turn 1 --samples 2",
+            "baselines": "baselines runs/relay0",
         }.items()
     }
     cross = command("crossplay runs/relay0 runs/relay1 --json")

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import motet
 import motet.api
+import motet_compare
 import motet_view
 from motet.commands import main as cli
 from motet.config.load import dump_config, load_config
@@ -118,13 +119,13 @@ def look_everywhere(run: Path, other: Path) -> list[str]:
         "load_run.repr": lambda: loaded._repr_html_(),
         "load_run.tokenizer": lambda: loaded.tokenizer("p"),
         "load_run.model": lambda: loaded.model("p"),
-        "runs.metrics": lambda: motet.runs([run, other]).metrics,
-        "runs.summaries": lambda: motet.runs([run, other]).summaries,
-        "runs.statistics": lambda: motet.runs([run, other]).statistics,
-        "runs.differences": lambda: motet.runs(str(run.parent / "*")).differences,
-        "runs.plot": lambda: motet.runs([run, other]).plot(run.parent / "plot.png"),
+        "runs.metrics": lambda: motet_compare.runs([run, other]).metrics,
+        "runs.summaries": lambda: motet_compare.runs([run, other]).summaries,
+        "runs.statistics": lambda: motet_compare.runs([run, other]).statistics,
+        "runs.differences": lambda: motet_compare.runs(str(run.parent / "*")).differences,
+        "runs.plot": lambda: motet_compare.runs([run, other]).plot(run.parent / "plot.png"),
         "episodes": lambda: motet.episodes(run, step=2),
-        "compare": lambda: motet.compare([run, other]),
+        "compare": lambda: motet_compare.compare([run, other]),
         "plan": lambda: motet.api.plan(run, prompt_tokens=20),
         "pages": lambda: look_at_pages(run),
         "export_viewer": lambda: export_viewer(
@@ -189,7 +190,7 @@ def test_a_config_that_names_code_is_shown_as_written(tmp_path, mark):
     }  # fmt: skip
     assert "is code and was not loaded" in again.read_text()
     other = stranger(tmp_path, mark, {**keys, "algorithm.gamma": 0.25}, "other")
-    rows = motet.compare([run, other])
+    rows = motet_compare.compare([run, other])
     assert "algorithm.gamma=0.25" in rows[1].differs
     assert all(not one.advantages for one in motet.episodes(run))
     assert not mark.exists()
@@ -205,8 +206,7 @@ def test_a_run_without_code_keeps_its_advantages_and_its_config(tmp_path, mark):
 
 
 LOOKS = (
-    "api/recorded.py", "api/comparison.py", "doctor.py",
-    "commands/episodes.py", "commands/compare.py", "commands/shell_completion.py",
+    "api/recorded.py", "doctor.py", "commands/episodes.py", "commands/shell_completion.py",
 )  # fmt: skip
 LOADS = {
     "read_config", "load_config", "load_target", "make_config", "load_object", "load_function",
@@ -219,6 +219,7 @@ def test_modules_that_look_import_no_name_that_loads_code():
     package = Path(motet.__file__).parent
     files = [package / name for name in LOOKS]
     files += Path(motet_view.__file__).parent.glob("*.py")
+    files.append(Path(motet_compare.__file__).parent / "many_runs.py")
     assert len(files) > 15
     for file in files:
         if file.stem.endswith("_test"):

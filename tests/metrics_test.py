@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -145,13 +145,6 @@ def test_the_page_lists_exactly_the_entries_of_a_summary(runs):
         compare(listed("summary.json"), summary(run))
 
 
-class Constant:
-    """A verifier that gives every answer the same score."""
-
-    async def score(self, chats: Sequence[motet.Prompt]) -> list[float]:
-        return [0.5] * len(chats)
-
-
 def test_the_page_lists_exactly_the_entries_of_an_evaluation(runs, tmp_path):
     programs = {"6 * 200?": "return 6 * 200", "No number?": "return 1 / 0"}
     rows = [
@@ -163,7 +156,6 @@ def test_the_page_lists_exactly_the_entries_of_an_evaluation(runs, tmp_path):
         config_path("tinygsm_debate"),
         [f"data.eval.path={tmp_path / 'rows.jsonl'}", "sandbox.workers=1"],
         team="reference",
-        verifier=Constant(),
         show="silent",
     )
     again = motet.evaluate(runs["warmed"], show="silent")

@@ -67,6 +67,7 @@ def read(client, sent, timeout=240, heard=lambda said: None):
 EVERYTHING = """
 import asyncio, json
 import motet
+import motet_compare
 from tests.games import Lottery
 
 assert asyncio.get_running_loop().is_running()
@@ -78,8 +79,8 @@ summary = motet.train(config, show="silent")
 motet.train(config, ["name=other", "seed=1"], show="silent")
 figures = motet.evaluate("runs/run", show="silent")
 episode = motet.play("runs/run", show="silent")
-table = motet.measure_baselines("runs/run", show="silent")
-played = motet.crossplay(["runs/run", "runs/other"])
+table = motet_compare.measure_baselines("runs/run", show="silent")
+played = motet_compare.crossplay(["runs/run", "runs/other"])
 again = motet.replay("runs/run", show="silent")
 print(json.dumps([summary.steps, figures.episodes, again.same]))
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import motet
+import motet_compare
 from motet.config.load import load_config
 from tests import fork_server
 from tests.games import Coded, Lottery
@@ -100,7 +101,7 @@ def test_credit_is_exact_under_replay_and_seen_by_compare():
     train(run_config(name="plain"))
     train(run_config(name="twice"), credit=twice)
     assert motet.replay("runs/twice", step=2, show="silent").same
-    _, other = motet.compare(["runs/plain", "runs/twice"])
+    _, other = motet_compare.compare(["runs/plain", "runs/twice"])
     assert [line.partition("@")[0] for line in other.differs] == [f"credit=object:{__name__}:twice"]
 
 
@@ -128,10 +129,11 @@ class OfRows(Lottery):
 def test_another_process_names_what_is_missing(tmp_path):
     train(environment=game(), reward=lambda task, texts: 1.0)
     code = """
+import motet_compare
 for play in (
     lambda: motet.evaluate("runs/run"),
     lambda: motet.play("runs/run"),
-    lambda: motet.crossplay(["runs/run", "runs/run"]),
+    lambda: motet_compare.crossplay(["runs/run", "runs/run"]),
     lambda: motet.train("runs/run/config.yaml", resume=True),
 ):
     try:

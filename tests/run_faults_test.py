@@ -3,6 +3,7 @@
 import pytest
 
 import motet
+import motet_compare
 from tests.small_runs import GAMES, all_outcomes, episodes, rows, run_config, steps, summary
 
 pytestmark = pytest.mark.filterwarnings(
@@ -75,7 +76,7 @@ def test_held_out_tasks_that_all_fail_leave_no_figure_rather_than_a_zero(train):
     with pytest.raises(
         motet.MotetError, match=r"none of 4 episodes ended with a success \(4 faults\)"
     ):
-        motet.crossplay([run, run])
+        motet_compare.crossplay([run, run])
 
 
 def test_a_reward_that_raises_is_a_fault_of_the_reward(train):

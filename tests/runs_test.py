@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import motet
+import motet_compare
 from motet.config.load import load_config
 from motet.config.paths import named_configs
 from motet.core import walk
@@ -245,7 +246,7 @@ def test_crossplay_puts_every_first_agent_with_every_other(train, tmp_path):
         ]
         for mine in said
     ]
-    cross = motet.crossplay(runs)
+    cross = motet_compare.crossplay(runs)
     assert cross.success == by_hand
     assert [cross.success[k][k] for k in (0, 1)] == [
         summary(run)["heldout"]["after"]["success"] for run in runs
@@ -259,7 +260,7 @@ def test_compare_has_a_row_per_run_and_names_what_differs(train, tmp_path):
         train(run_config(), overrides, runs=tmp_path / str(k))
         for k, overrides in enumerate([(), ("optimizer.learning_rate=0.02", "seed=3")])
     ]
-    first, second = motet.compare(runs)
+    first, second = motet_compare.compare(runs)
     assert (first.run, first.differs) == (str(runs[0]), [])
     assert (second.seed, second.differs) == (3, ["optimizer.learning_rate=0.02"])
     for row, run in zip((first, second), runs, strict=True):

@@ -185,7 +185,7 @@ def test_with_traceback_all_of_it_is_shown(motet, command):
     assert "KeyError: 'middle'" in err
 
 
-@pytest.mark.parametrize("command", ["evaluate", "play", "evaluate --baselines"])
+@pytest.mark.parametrize("command", ["evaluate", "play", "baselines"])
 def test_evaluations_and_games_name_the_line_of_an_exception_too(motet, command):
     _, out, err = motet(f"{command} run.yaml environment=./game.py:Broken")
     said = out + err

@@ -184,6 +184,12 @@ print(motet_verifier.sample_answers.__name__)
 import motet
 print([home.name for home in motet.dry_run("quickstart", ["cluster.learners.gpus=0"]).homes])
 """,
+    "motet-compare": """
+import motet_compare
+from motet.user_code.installed import load
+load("commands", "compare"), load("commands", "baselines"), load("commands", "crossplay")
+print(motet_compare.compare.__name__)
+""",
 }
 """Package -> a program that uses it, in an empty folder."""
 SAYS = {
@@ -195,6 +201,7 @@ SAYS = {
     "motet-serve": "0",
     "motet-verifier": "sample_answers",
     "motet-cluster": "['aux', 'main']",
+    "motet-compare": "compare",
 }
 
 

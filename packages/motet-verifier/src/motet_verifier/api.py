@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from codejudge import temporary
-from motet.api.setup import Show, counting, shortened_contexts
+from motet.api.setup import Show, shortened_contexts
 from motet.assembly.bases import CORPUS, make_embedded
 from motet.config.load import load_settings
 from motet.config.sections import ModelConfig
@@ -19,6 +19,7 @@ from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
 from motet_verifier.answers import LabelledAnswer, some_answers
+from motet_verifier.api_answers import counting
 from motet_verifier.model import Verifier
 from motet_verifier.quality import reliability_curve
 from motet_verifier.server_settings import VerifierServerSettings

@@ -1,7 +1,7 @@
 """The API functions for the answers that a verifier learns from: sampling and balancing them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +9,6 @@ from typing import Any, Literal
 from motet.api.setup import (
     ConfigLike,
     Show,
-    counting,
     models_of,
     read_config,
     run_of,
@@ -248,3 +247,15 @@ def _tasks(setup: TaskSetup, split: Literal["train", "eval"]) -> list[Task]:
             "use another split"
         )
     return setup.tasks[split]
+
+
+def counting(progress: Progress) -> Callable[[], None]:
+    """Return a function that shows how often it was called."""
+    done = 0
+
+    def one() -> None:
+        nonlocal done
+        done += 1
+        progress.show(done, {})
+
+    return one

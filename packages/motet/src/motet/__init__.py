@@ -23,25 +23,20 @@ if TYPE_CHECKING:
     from codejudge import SandboxFault as SandboxFault
     from motet import loop as loop
     from motet.api import CheckResult as CheckResult
-    from motet.api import ComparedRun as ComparedRun
     from motet.api import Cost as Cost
     from motet.api import ExportResult as ExportResult
     from motet.api import LoadedRun as LoadedRun
-    from motet.api import LoadedRuns as LoadedRuns
     from motet.api import LoadedTeam as LoadedTeam
     from motet.api import Objects as Objects
     from motet.api import RecordedEpisode as RecordedEpisode
     from motet.api import RunSummary as RunSummary
     from motet.api import check as check
-    from motet.api import compare as compare
-    from motet.api import crossplay as crossplay
     from motet.api import dry_run as dry_run
     from motet.api import episodes as episodes
     from motet.api import evaluate as evaluate
     from motet.api import export as export
     from motet.api import load_run as load_run
     from motet.api import load_team as load_team
-    from motet.api import measure_baselines as measure_baselines
     from motet.api import play as play
     from motet.api import read_config as read_config
     from motet.api import replay as replay
@@ -50,7 +45,6 @@ if TYPE_CHECKING:
     from motet.api import train_team as train_team
     from motet.api import warmup as warmup
     from motet.api import write_config as write_config
-    from motet.api.comparison import runs as runs
     from motet.config.schema import RunConfig
     from motet.core import Chats as Chats
     from motet.core import Completion as Completion
@@ -79,8 +73,6 @@ if TYPE_CHECKING:
     from motet.core import Votes as Votes
     from motet.credit.own import CreditStep as CreditStep
     from motet.environments.check import check_environment as check_environment
-    from motet.evaluation.baselines import BaselineTable as BaselineTable
-    from motet.evaluation.crossplay import CrossplayResult as CrossplayResult
     from motet.evaluation.evaluate import EvaluationResult as EvaluationResult
     from motet.rollout.freeform import FreeForm as FreeForm
     from motet.settings import Algorithm as Algorithm
@@ -93,17 +85,14 @@ if TYPE_CHECKING:
 
 _LATER = {
     "codejudge": "SandboxFault",
-    "motet.api": "CheckResult ComparedRun Cost ExportResult LoadedRun LoadedRuns LoadedTeam Objects"
-    " RecordedEpisode RunSummary check compare crossplay dry_run episodes evaluate export load_run"
-    " load_team measure_baselines play read_config replay runs team_config train train_team warmup"
-    " write_config",
+    "motet.api": "CheckResult Cost ExportResult LoadedRun LoadedTeam Objects RecordedEpisode"
+    " RunSummary check dry_run episodes evaluate export load_run load_team play read_config replay"
+    " team_config train train_team warmup write_config",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
     " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
     " Reply Round Score Solves Task Transition Votes",
     "motet.credit.own": "CreditStep",
     "motet.environments.check": "check_environment",
-    "motet.evaluation.baselines": "BaselineTable",
-    "motet.evaluation.crossplay": "CrossplayResult",
     "motet.evaluation.evaluate": "EvaluationResult",
     "motet.rollout.freeform": "FreeForm",
     "motet.settings": "Algorithm Settings",

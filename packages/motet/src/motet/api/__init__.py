@@ -4,8 +4,6 @@ A config is a path or a mapping. Results are frozen records; `motet.core.records
 their JSON.
 """
 
-from motet.api.comparing import crossplay, measure_baselines
-from motet.api.comparison import ComparedRun, LoadedRuns, compare, runs
 from motet.api.dry_runs import CheckResult, Cost, check, dry_run
 from motet.api.evaluation import evaluate, play
 from motet.api.exporting import ExportResult, export
@@ -22,19 +20,15 @@ from motet.doctor import doctor
 
 __all__ = [
     "CheckResult",
-    "ComparedRun",
     "ConfigLike",
     "Cost",
     "ExportResult",
     "LoadedRun",
-    "LoadedRuns",
     "LoadedTeam",
     "Objects",
     "RecordedEpisode",
     "RunSummary",
     "check",
-    "compare",
-    "crossplay",
     "doctor",
     "dry_run",
     "episodes",
@@ -42,12 +36,10 @@ __all__ = [
     "export",
     "load_run",
     "load_team",
-    "measure_baselines",
     "plan",
     "play",
     "read_config",
     "replay",
-    "runs",
     "team_config",
     "train",
     "train_team",

@@ -7,10 +7,11 @@ KEY is a key of the config, such as reward.name. A resumed run that loads other 
 To look at this file loads nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from motet.assembly.objects import strings
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
 from motet.safety.reading import WEIGHTS, check_regular, read_json
@@ -31,7 +32,7 @@ def loaded_code(config: RunConfig) -> CodeOfKeys:
         hashes = {str(file): _hash(file) for file in beside if look_at(file) == "file"}
         if hashes:
             found[key] = {"reference": place, "files": hashes}
-    for key, reference in _strings(config.model_dump(mode="json"), ""):
+    for key, reference in strings(config.model_dump(mode="json"), ""):
         files = code_behind(reference) if ":" in reference else {}
         if files:
             hashes = {str(path): files[path] for path in sorted(files)}
@@ -60,15 +61,6 @@ _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 def _hash(file: Path) -> str:
     check_regular(file, WEIGHTS)
     return file_hash(file)[:12]
-
-
-def _strings(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping | list):
-        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for name, one in pairs:
-            yield from _strings(one, f"{key}.{name}" if key else str(name))
 
 
 def record_code(folder: RunFolder, config: RunConfig, step: int) -> None:

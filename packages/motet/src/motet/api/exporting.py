@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codejudge import temporary
-from motet.api.comparing import measure_baselines
 from motet.api.setup import Show, read_config, run_of
 from motet.api.teams import named_in_file, with_references
 from motet.assembly.objects import references
@@ -54,7 +53,6 @@ def export(
     overrides: Sequence[str] = (),
     *,
     merge: bool = False,
-    baselines: bool = False,
     push: str | None = None,
     public: bool = False,
     overwrite: bool = False,
@@ -71,7 +69,6 @@ def export(
             that is a folder here and also on the hub, or `data.eval=null` to leave held-out rows
             out.
         merge: merge every adapter into its base: each policy is a whole model.
-        baselines: play the baselines of motet evaluate --baselines for the model card.
         push: also upload the folder to USER/NAME on the Hugging Face Hub.
         public: with a push: create a public repository. Default: a private one.
         overwrite: replace an earlier export in this folder.
@@ -91,12 +88,11 @@ def export(
     with temporary.folder("motet-") as scratch:
         trained = trained_folders(config, source, bases, scratch)
         steps = _steps(config, source)
-        table = measure_baselines(source, overrides, show=show) if baselines else None
         with writing(folder), whole_folder(folder) as place:
             written = write_export(place, config, bases, trained, steps, merged=merge)
             left_out += written.left_out
             facts = _facts(config, written.folders, bases, home, steps)
-            write_card(replace(facts, baselines=table, left_out=left_out), place)
+            write_card(replace(facts, left_out=left_out), place)
             refuse_secrets(place)
     url = None if push is None else hub.push(folder, push, public=public)
     own = {one.name: folder / "policies" / one.name for one in written.folders}

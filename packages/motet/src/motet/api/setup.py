@@ -1,7 +1,7 @@
 """The first steps of every command: read the config, open the task setup with a scratch folder,
 load the models."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, Unpack
@@ -134,18 +134,6 @@ def changed_since(run: Path | None, config: RunConfig) -> list[str]:
 def shortened_contexts(sources: Iterable[str | Path]) -> list[str]:
     """Return a warning for every model whose context is shortened."""
     return [line for line in map(shortened_context, dict.fromkeys(sources)) if line is not None]
-
-
-def counting(progress: Progress) -> Callable[[], None]:
-    """Return a function that shows how often it was called."""
-    done = 0
-
-    def one() -> None:
-        nonlocal done
-        done += 1
-        progress.show(done, {})
-
-    return one
 
 
 def tag_of(setup: TaskSetup, run: Path | None) -> str:

@@ -46,7 +46,7 @@ def references(config: RunConfig, *, train: bool = True) -> list[tuple[str, str]
     data = config.data
     found: list[tuple[str, Any]] = [
         ("environment.name", config.environment.name),
-        *_strings(config.environment.options, "environment"),
+        *strings(config.environment.options, "environment"),
         ("reward.name", config.reward.name if config.reward else None),
         ("data.eval.path", data.eval.path if data.eval else None),
     ]
@@ -58,9 +58,11 @@ def references(config: RunConfig, *, train: bool = True) -> list[tuple[str, str]
     return [(key, name) for key, name in found if is_object(name)]
 
 
-def _strings(value: Any, key: str) -> Iterator[tuple[str, str]]:
+def strings(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Yield (dotted key, string) for every string in a value that is set at `key`."""
     if isinstance(value, str):
         yield key, value
-    elif isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _strings(one, f"{key}.{name}")
+    elif isinstance(value, Mapping | list):
+        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for name, one in pairs:
+            yield from strings(one, f"{key}.{name}" if key else str(name))

@@ -1,16 +1,12 @@
-"""Prints evaluations as tables: figures, influence, baselines, crossplay."""
+"""Prints evaluations as tables: figures, messages, influence."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich import box
-
 from motet.commands.console import figure, out, print_conventions, titled
 
 if TYPE_CHECKING:
-    from motet.evaluation.baselines import BaselineTable
-    from motet.evaluation.crossplay import CrossplayResult
     from motet.evaluation.evaluate import EvaluationResult, MessageControl
     from motet.evaluation.influence import Influence, Pair, TurnChange
     from motet.evaluation.intervals import Estimate
@@ -124,44 +120,6 @@ def _print_pairs(pairs: Sequence["Pair"]) -> None:
     )
 
 
-def print_baselines(target: Path, found: "BaselineTable") -> None:
-    rows, first = found.rows, found.rows[0].protocol
-    table = titled(
-        f"{target}: {found.tasks} held-out tasks",
-        ["protocol", "success", "reward", "behind", "n", "tokens", "seconds"],
-    )
-    # Without borders the table fits 80 columns, so that intervals are not broken.
-    table.box, table.show_edge, table.show_lines = box.HORIZONTALS, False, True
-    table.pad_edge, table.padding = False, (0, 1, 0, 0)
-    table.columns[0].overflow = "fold"
-    compared = "reward" if rows[0].success is None else "success"
-    for row in rows:
-        tokens = row.tokens_per_task
-        table.add_row(
-            row.protocol,
-            estimated(row.success),
-            estimated(row.reward),
-            estimated(row.lead[compared]) if row.lead else "-",
-            str(row.n),
-            f"{tokens:,.1f}" if tokens < 1000 else f"{tokens:,.0f}",
-            f"{row.time['seconds_per_task']:.3f}",
-        )
-    out.print(table)
-    notes = {row.protocol: row.note for row in rows if row.note}
-    notes |= {
-        f"{row.protocol}: {row.faults} faults": counted(row.causes) for row in rows if row.faults
-    }
-    notes |= {f"no {protocol}": why for protocol, why in found.left_out.items()}
-    notes |= {
-        "behind": f"{compared} of the {first} minus {compared} of this row, mean over tasks",
-        "tokens, seconds": "per answer, which takes n samples",
-        f"{found.confidence:.0%}": "success by Wilson and Newcombe, reward by "
-        f"{found.resamples:,} bootstrap resamples",
-    }
-    for name, text in notes.items():
-        out.print(f"  {name}: {text}", soft_wrap=True)
-
-
 def counted(causes: Mapping[str, int]) -> str:
     return ", ".join(f"{cause} {count}" for cause, count in causes.items())
 
@@ -175,18 +133,3 @@ def estimated(found: "Estimate | None") -> str:
 
 def span(low: float, high: float) -> str:
     return f"{low:.2f} to {high:.2f}"
-
-
-def print_crossplay(found: "CrossplayResult") -> None:
-    """Print the success rate of the first agent of each run with the other agents of each run."""
-    first, others = found.agents[0], " and ".join(found.agents[1:])
-    names = [Path(run).name for run in found.runs]
-    table = titled(f"success: {first} of the row with {others} of the column", ["", *names])
-    for name, row, ends in zip(names, found.success, found.intervals, strict=True):
-        cells = (f"{figure(v)}\n{span(*e)}" for v, e in zip(row, ends, strict=True))
-        table.add_row(name, *cells)
-    out.print(table)
-    out.print(f"{found.games} games per cell, with 95 % intervals")
-    for name, named in zip(names, found.conventions, strict=False):
-        out.print(name, style="bold")
-        print_conventions(named)

@@ -176,8 +176,6 @@ class ApiCall:
     reference: str
     values: Mapping[str, Any]
     """Parameter -> its value."""
-    known: frozenset[str]
-    """Its options, such as "--samples"."""
     typed: Mapping[str, Sequence[str]]
     """Option that was given -> the words that give it: `{"--samples": ["--samples 8"]}`."""
 
@@ -192,20 +190,20 @@ class ApiCall:
 
 
 def of_api(
-    *references: str, leave_out: Sequence[str] = (), loads: bool = True
+    reference: str, leave_out: Sequence[str] = (), loads: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of functions of the API: `package.module:FUNCTION`.
+    """Make a command of a function of the API: `package.module:FUNCTION`.
 
-    The decorated function gets an `ApiCall` of each, and its own options. Several functions share
-    the parameters that they have in common. Those in `leave_out` keep their defaults.
+    The decorated function gets an `ApiCall`, and its own options. Parameters in `leave_out` keep
+    their defaults.
 
     A wrong config is refused before the command runs, and so before anything heavy is imported.
     That loads the code that the config names: not if `loads` is false.
     """
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command).parameters.values())[len(references) :]
-        known = {one.name: one for name in references for one in parameters_of(name)}
+        own = list(inspect.signature(command).parameters.values())[1:]
+        known = {one.name: one for one in parameters_of(reference)}
         made = {
             name: typed
             for name, one in known.items()
@@ -214,11 +212,10 @@ def of_api(
 
         def run(**given: Any) -> None:
             values = {name: known[name].read(given[name]) for name in made}
-            calls = [_call(name, values, given) for name in references]
             for name in ("config", "target") if loads else ():
                 if name in values and known[name].annotation == "ConfigLike":
                     check_config(values[name], values["overrides"])
-            command(*calls, **{one.name: given[one.name] for one in own})
+            command(_call(reference, values, given), **{one.name: given[one.name] for one in own})
 
         parameters = [*made.values(), *(one.replace(kind=one.KEYWORD_ONLY) for one in own)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -236,8 +233,7 @@ def _call(reference: str, values: Mapping[str, Any], given: Mapping[str, Any]) -
         for one in mine
         if one.is_option and str(values[one.name]) != str(one.default)
     }
-    flags = frozenset(one.flag for one in mine if one.is_option)
-    return ApiCall(reference, {one.name: values[one.name] for one in mine}, flags, typed)
+    return ApiCall(reference, {one.name: values[one.name] for one in mine}, typed)
 
 
 def _words(flag: str, value: Any) -> list[str]:

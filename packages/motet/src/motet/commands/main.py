@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from motet import __version__
-from motet.commands.compare import compare, print_comparison
 from motet.commands.console import out, print_cost, print_finished, print_json, print_warnings
 from motet.commands.episodes import episodes
-from motet.commands.evaluation import crossplay, evaluate, play, replay
+from motet.commands.evaluation import evaluate, play, replay
 from motet.commands.exit_codes import (
     ends_with_one_line,
     new_run_hint,
@@ -44,7 +43,7 @@ app = typer.Typer(
     Start with: motet train quickstart
 
     A config is a YAML file; keys behind it override it, as in optimizer.learning_rate=5e-6.
-    A run lives in runs/NAME; evaluate, play, export, crossplay and compare take its folder.""",
+    A run lives in runs/NAME; evaluate, play, export and others take its folder.""",
 )
 
 
@@ -112,10 +111,7 @@ def _train_one(call: ApiCall, settings: "RunConfig", *, resume: bool | None = No
 
 
 def _train_all(call: ApiCall, settings: Sequence["RunConfig"]) -> None:
-    """Train several runs one after the other and print their comparison. Their names contain their
-    seeds."""
-    from motet import api
-
+    """Train several runs one after the other. Their names contain their seeds."""
     resume, overwrite = call.values["resume"], call.values["overwrite"]
     if resume and overwrite:
         raise ConfigError("got --resume and --overwrite, expected at most one of them")
@@ -130,7 +126,8 @@ def _train_all(call: ApiCall, settings: Sequence["RunConfig"]) -> None:
     for one, folder in zip(named, folders, strict=True):
         _train_one(call, one, resume=resume and (folder / "config.yaml").exists())
     if len(folders) > 1:
-        print_comparison(api.compare(folders))
+        together = " ".join(map(str, folders))
+        out.print(f"the statistics over seeds: motet compare {together}", soft_wrap=True)
 
 
 def print_dry_run(config: "api.ConfigLike", overrides: Sequence[str]) -> None:
@@ -164,7 +161,7 @@ def warmup(call: ApiCall) -> None:
     )
 
 
-for command in (evaluate, play, compare, episodes, replay, crossplay, plan, doctor):
+for command in (evaluate, play, episodes, replay, plan, doctor):
     app.command()(command)
 
 

@@ -11,13 +11,12 @@ Sources: Wilson 1927; Newcombe 1998 (paired differences, method 10); effective s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum, sqrt
+from math import atan, cos, fsum, pi, sin, sqrt
 from statistics import NormalDist
 
 import numpy as np
 
 from motet.core.seeding import derive, uniforms
-from motet.evaluation.over_seeds import student_t
 from motet.evaluation.playthrough import Games, successes, valid_games
 
 RESAMPLES = 2000
@@ -92,6 +91,37 @@ def wilson(rate: float, count: float) -> tuple[float, float]:
     low = 0.0 if rate == 0.0 else max(0.0, middle - half)
     high = 1.0 if rate == 1.0 else min(1.0, middle + half)
     return low, high
+
+
+def student_t(confidence: float, freedom: int) -> float:
+    """Return t such that a Student variable is in [-t, t] with this probability.
+
+    `freedom` is the number of degrees of freedom. It is 12.706 for 0.95 and 1.
+    """
+    low, high = 0.0, 1.0
+    while within(high, freedom) < confidence:
+        high *= 2.0
+    for _ in range(100):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if within(middle, freedom) < confidence else (low, middle)
+    return high
+
+
+def within(t: float, freedom: int) -> float:
+    """Return the probability that a Student variable is in [-t, t].
+
+    A finite sum for every whole number of degrees of freedom (Abramowitz and Stegun 1964, 26.7.3
+    and 26.7.4).
+    """
+    odd = freedom % 2 == 1
+    angle = atan(t / sqrt(freedom))
+    term, place = (cos(angle), 2) if odd else (1.0, 1)
+    total = 0.0
+    for _ in range(freedom // 2):
+        total += term
+        term *= cos(angle) ** 2 * place / (place + 1)
+        place += 2
+    return 2.0 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total
 
 
 def effective_count(values: Sequence[float], games: int) -> float:

@@ -13,7 +13,6 @@ from motet.config.schema import RunConfig
 from motet.config.sections import VLLM_RANKS
 from motet.config.yaml import write_yaml
 from motet.environments.registry import find
-from motet.evaluation.baselines import BaselineTable
 from motet.evaluation.intervals import Estimate, estimate, success_of
 from motet.evaluation.playthrough import playthroughs, rewards
 from motet.exports.hub import UNKNOWN
@@ -77,8 +76,6 @@ class CardFacts:
     """The version of Motet."""
     before: HeldOut | None = None
     after: HeldOut | None = None
-    baselines: BaselineTable | None = None
-    """A `BaselineTable` as plain JSON, if it was measured."""
     left_out: Sequence[str] = ()
     """What somebody else must add."""
 

@@ -1,7 +1,6 @@
 """Model folders of a run: they appear whole, with the hashes of their files."""
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from motet.errors import CannotResume, ConfigError
 from motet.models import adapter_folder
 from motet.models import folder as model_folder
 from motet.safety.reading import read_json
+from motet.trainer.checkpoint import file_hash
 from motet.trainer.run_folder import writing
 
 _SEAL = "hashes.json"
@@ -61,8 +61,7 @@ def _hashes(folder: Path, only: Collection[str] | None = None) -> dict[str, str]
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and name != _SEAL and (only is None or name in only):
-            with path.open("rb") as file:
-                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            found[name] = file_hash(path)
     return found
 
 

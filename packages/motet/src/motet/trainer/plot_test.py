@@ -2,7 +2,6 @@ import struct
 
 from motet.core import Drawing
 from motet.trainer.plot import (
-    cross_matrix,
     drawn_grids,
     learning_curve,
     moving_average,
@@ -32,12 +31,6 @@ def test_a_learning_curve_is_drawn_with_held_out_points_or_without_any_rows(tmp_
     learning_curve([], {"name": "empty"}, tmp_path / "empty.png")
     assert size_of(tmp_path / "full.png") == size_of(tmp_path / "empty.png") == (1200, 840)
     assert (tmp_path / "full.png").stat().st_size > (tmp_path / "empty.png").stat().st_size
-
-
-def test_a_cross_matrix_grows_with_its_runs(tmp_path):
-    cross_matrix([[0.9]], ["a"], tmp_path / "one.png")
-    cross_matrix([[0.9, 0.1], [0.0, 1.0]], ["a", "b"], tmp_path / "two.png", agents=("aux", "main"))
-    assert size_of(tmp_path / "one.png") < size_of(tmp_path / "two.png")
 
 
 def test_grids_are_drawn_beside_and_below_each_other(tmp_path):

@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,72 +20,36 @@ from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The paths of all files of a run."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
         """The resolved config."""
-        return self.path / "config.yaml"
-
-    @property
-    def metrics(self) -> Path:
+        self.metrics = path / "metrics.jsonl"
         """One JSON object per line: see `MetricsWriter`."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def warmup(self) -> Path:
+        self.warmup = path / "warmup.jsonl"
         """The metrics of the warm-up, in the same format, with steps of its own."""
-        return self.path / "warmup.jsonl"
-
-    @property
-    def code(self) -> Path:
+        self.code = path / "code.json"
         """Hashes of the user's own files that the run loaded, if it loaded any."""
-        return self.path / "code.json"
-
-    @property
-    def summary(self) -> Path:
-        return self.path / "summary.json"
-
-    @property
-    def curve(self) -> Path:
-        return self.path / "curve.png"
+        self.summary = path / "summary.json"
+        self.curve = path / "curve.png"
+        self.checkpoints = path / "checkpoints"
+        """Checkpoints, from which a killed run resumes."""
+        self.models = path / "models"
+        """Base models that the run created or warmed up."""
+        self.team = path / "team"
+        """The trained policies, in the folder formats of transformers and PEFT."""
+        self.best = path / "best"
+        """A run folder with the team at which train.keep_best was highest, and best.json."""
+        self.evaluations = path / "evaluations"
+        """What `motet evaluate` and other commands found, as JSON. Training never reads it."""
+        self.tensorboard = path / "tensorboard"
 
     def drawing(self, name: str) -> Path:
         """The first held-out task in the evaluation `name`, if the environment draws."""
         return self.path / f"{name}.png"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Checkpoints, from which a killed run resumes."""
-        return self.path / "checkpoints"
-
-    @property
-    def models(self) -> Path:
-        """Base models that the run created or warmed up."""
-        return self.path / "models"
-
-    @property
-    def team(self) -> Path:
-        """The trained policies, in the folder formats of transformers and PEFT."""
-        return self.path / "team"
-
-    @property
-    def best(self) -> Path:
-        """A run folder with the team at which train.keep_best was highest, and best.json."""
-        return self.path / "best"
-
-    @property
-    def evaluations(self) -> Path:
-        """What `motet evaluate` and `motet crossplay` found, as JSON. Training never reads it."""
-        return self.path / "evaluations"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
 
     def episodes(self, kind: str, step: int) -> Path:
         """The episodes of one step. `kind` is "train", "pairs" (those that a reward model learned

@@ -36,6 +36,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "view": {"commands": ("view",)},
+    "compare": {"commands": ("baselines", "compare", "crossplay")},
     "serve": {"commands": ("chat", "serve")},
     "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
     "cluster": {"clusters": ("cluster",)},

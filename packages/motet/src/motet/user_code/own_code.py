@@ -23,6 +23,7 @@ OURS = frozenset(
         "motet_tasks",
         "motet_published",
         "motet_view",
+        "motet_compare",
         "motet_serve",
         "motet_verifier",
         "motet_cluster",

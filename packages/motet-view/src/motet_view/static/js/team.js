@@ -131,7 +131,7 @@
   const MORE = [
     [CONTROLS, (run) => `motet evaluate ${run} --shuffle-turn 1\nmotet evaluate ${run} --blank-turn 1`],
     ["Intervals, and more games", (run) => `motet evaluate ${run} --samples 10`],
-    ["Are untrained protocols as good?", (run) => `motet evaluate ${run} --baselines`],
+    ["Are untrained protocols as good?", (run) => `motet baselines ${run}`],
     ["Does this team play with another?", (run) => `motet crossplay ${run} OTHER`],
   ];
 

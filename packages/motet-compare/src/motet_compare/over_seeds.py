@@ -7,8 +7,10 @@ It cannot see an outcome that none of the runs had (`unseen`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import atan, cos, pi, sin, sqrt
+from math import sqrt
 from statistics import mean, stdev
+
+from motet.evaluation.intervals import student_t
 
 CONFIDENCE_OF_SEEDS = 0.95
 SHARES = frozenset(
@@ -67,37 +69,6 @@ def over_seeds(values: Sequence[float], bounds: tuple[float, float] | None = Non
     if bounds is not None and all(bounds[0] <= value <= bounds[1] for value in values):
         low, high = max(low, bounds[0]), min(high, bounds[1])
     return OverSeeds(len(values), middle, deviation, low, high)
-
-
-def student_t(confidence: float, freedom: int) -> float:
-    """Return t such that a Student variable is in [-t, t] with this probability.
-
-    `freedom` is the number of degrees of freedom. It is 12.706 for 0.95 and 1.
-    """
-    low, high = 0.0, 1.0
-    while within(high, freedom) < confidence:
-        high *= 2.0
-    for _ in range(100):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if within(middle, freedom) < confidence else (low, middle)
-    return high
-
-
-def within(t: float, freedom: int) -> float:
-    """Return the probability that a Student variable is in [-t, t].
-
-    A finite sum for every whole number of degrees of freedom (Abramowitz and Stegun 1964, 26.7.3
-    and 26.7.4).
-    """
-    odd = freedom % 2 == 1
-    angle = atan(t / sqrt(freedom))
-    term, place = (cos(angle), 2) if odd else (1.0, 1)
-    total = 0.0
-    for _ in range(freedom // 2):
-        total += term
-        term *= cos(angle) ** 2 * place / (place + 1)
-        place += 2
-    return 2.0 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total
 
 
 def curve_over_seeds(

@@ -5,8 +5,8 @@ import pytest
 
 from motet.core import Completion, Sampled, Task, Team
 from motet.errors import MotetError
-from motet.evaluation.crossplay import crossplay, mixed
 from motet.settings import Decode, Plan
+from motet_compare.cross_play import crossplay, mixed
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
 TASKS = [Task(name, {}) for name in "xyz"]

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from motet.api.comparison import differing, refuse_others
 from motet.api.objects import Objects
 from motet.api.setup import (
     ConfigLike,
@@ -22,7 +21,12 @@ from motet.assembly.task_setup import TaskSetup, team_of
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
-from motet.evaluation.baselines import (
+from motet.models.sampler import LocalSampler
+from motet.trainer.notices import Notices
+from motet.trainer.progress import Progress
+from motet.user_code.blocking import blocking
+from motet.user_code.timeouts import run_loop
+from motet_compare.baselines import (
     BaselineResult,
     BaselineTable,
     EvalContext,
@@ -31,13 +35,9 @@ from motet.evaluation.baselines import (
     play_baselines,
     result,
 )
-from motet.evaluation.crossplay import CrossplayResult
-from motet.evaluation.crossplay import crossplay as play_crossplay
-from motet.models.sampler import LocalSampler
-from motet.trainer.notices import Notices
-from motet.trainer.progress import Progress
-from motet.user_code.blocking import blocking
-from motet.user_code.timeouts import run_loop
+from motet_compare.cross_play import CrossplayResult
+from motet_compare.cross_play import crossplay as play_crossplay
+from motet_compare.many_runs import differing, refuse_others
 
 TRAINED = "trained team"
 

@@ -22,9 +22,9 @@ from motet.evaluation.intervals import (
     success_of,
 )
 from motet.evaluation.playthrough import Games, Playthrough, rewards, successes
-from motet.evaluation.protocols import Discussion, Pipeline, lengthened
-from motet.evaluation.selection import AnswerFunction, best_game, majority_game, verbatim
 from motet.settings import Plan
+from motet_compare.protocols import Discussion, Pipeline, lengthened
+from motet_compare.selection import AnswerFunction, best_game, majority_game, verbatim
 
 UNTRAINED, SINGLE = "untrained team", "single agent"
 NAIVE, PIPELINE, DISCUSSION = "naive concatenation", "sequential pipeline", "one-round discussion"

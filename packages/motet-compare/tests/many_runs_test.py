@@ -10,10 +10,11 @@ from statistics import mean, stdev
 import pytest
 
 import motet
-from motet.api.comparison import ComparedRun, differences
-from motet.commands.compare import print_comparison
+import motet_compare
 from motet.commands.main import main
-from motet.evaluation.over_seeds import OverSeeds
+from motet_compare.command import print_comparison
+from motet_compare.many_runs import ComparedRun, differences
+from motet_compare.over_seeds import OverSeeds
 from tests.small_runs import run_config, steps, summary
 
 
@@ -47,16 +48,16 @@ def command(folder, monkeypatch, capsys):
 
 
 def test_runs_of_one_config_are_a_group_whatever_their_seeds(folder):
-    found = motet.runs(f"{folder}/*")
+    found = motet_compare.runs(f"{folder}/*")
     assert [run.path.name for run in found] == ["fast", "plain-seed0", "plain-seed1"]
     names = {group: [run.path.name for run in of] for group, of in found.groups.items()}
     assert names == {"fast": ["fast"], "plain": ["plain-seed0", "plain-seed1"]}
-    listed = motet.runs([folder / "plain-seed1", folder / "fast"])
+    listed = motet_compare.runs([folder / "plain-seed1", folder / "fast"])
     assert [run.path.name for run in listed] == ["plain-seed1", "fast"]
 
 
 def test_metrics_and_summaries_of_all_runs(folder):
-    found = motet.runs(f"{folder}/*")
+    found = motet_compare.runs(f"{folder}/*")
     metrics = found.metrics
     assert list(metrics.columns[:4]) == ["group", "run", "seed", "step"]
     mine = metrics[metrics["run"] == str(folder / "plain-seed1")]
@@ -72,7 +73,7 @@ def test_metrics_and_summaries_of_all_runs(folder):
 
 
 def test_statistics_are_those_of_the_runs(folder):
-    found = motet.runs(f"{folder}/*").statistics
+    found = motet_compare.runs(f"{folder}/*").statistics
     rewards = [summary(folder / f"plain-seed{k}")["heldout"]["after"]["reward"] for k in (0, 1)]
     row = found.loc["plain"]
     assert (row["runs"], row["seeds"]) == (2, "0 1")
@@ -115,24 +116,24 @@ def test_the_table_has_each_difference_once(capsys):
 
 
 def test_differences_of_loaded_runs_are_a_table(folder):
-    found = motet.runs(f"{folder}/*")
+    found = motet_compare.runs(f"{folder}/*")
     assert found.differences.empty
     assert list(found.differences.columns) == list(found.statistics.columns)
 
 
 def test_curves_have_statistics_at_every_step(folder):
-    curves = motet.runs(f"{folder}/*").curves("play/reward")
+    curves = motet_compare.runs(f"{folder}/*").curves("play/reward")
     plain = curves[curves["group"] == "plain"].set_index("step")
     both = [[row["play/reward"] for row in steps(folder / f"plain-seed{k}")] for k in (0, 1)]
     assert plain["mean"].tolist() == pytest.approx([mean(pair) for pair in zip(*both, strict=True)])
     assert plain["runs"].tolist() == [2, 2]
     with pytest.raises(motet.ConfigError, match=r"no run has the metric 'play/rewards' \(did you"):
-        motet.runs(f"{folder}/*").curves("play/rewards")
+        motet_compare.runs(f"{folder}/*").curves("play/rewards")
 
 
 @pytest.mark.parametrize("band", ["interval", "std"])
 def test_a_plot_with_a_band(folder, tmp_path, band):
-    found = motet.runs(f"{folder}/*")
+    found = motet_compare.runs(f"{folder}/*")
     path = found.plot(tmp_path / f"{band}.png", band=band)
     assert path.read_bytes().startswith(b"\x89PNG")
     other = found.plot(tmp_path / "reward.png", "evaluate/reward")
@@ -144,7 +145,7 @@ def test_a_run_without_a_summary_has_its_metrics(folder, tmp_path):
 
     shutil.copytree(folder / "fast", tmp_path / "running")
     (tmp_path / "running" / "summary.json").unlink()
-    found = motet.runs(f"{tmp_path}/*")
+    found = motet_compare.runs(f"{tmp_path}/*")
     assert found.summaries["finished"].tolist() == [False]
     assert found.summaries["after"].isna().tolist() == [True]
     assert len(found.metrics) == 3
@@ -153,15 +154,15 @@ def test_a_run_without_a_summary_has_its_metrics(folder, tmp_path):
 
 def test_no_run_is_an_error(folder):
     with pytest.raises(motet.ConfigError, match="matches no run folder"):
-        motet.runs(f"{folder}/nothing-*")
+        motet_compare.runs(f"{folder}/nothing-*")
     with pytest.raises(motet.ConfigError, match="matches no run folder"):
-        motet.runs([])
+        motet_compare.runs([])
     with pytest.raises(motet.ConfigError, match=r"notes.txt.*expected"):
-        motet.runs([folder / "notes.txt"])
+        motet_compare.runs([folder / "notes.txt"])
 
 
 def test_a_notebook_shows_the_groups(folder):
-    shown = motet.runs(f"{folder}/*")._repr_html_()
+    shown = motet_compare.runs(f"{folder}/*")._repr_html_()
     assert "<table" in shown
     assert "after_mean" in shown
 

@@ -10,8 +10,8 @@ from motet.environments.check import check_environment
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
 from motet.errors import RewardFault
-from motet.evaluation.protocols import Discussion, Pipeline, lengthened, with_text
 from motet.settings import Decode, Plan
+from motet_compare.protocols import Discussion, Pipeline, lengthened, with_text
 
 TASK = Task("t", {})
 

@@ -6,33 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from motet.evaluation.over_seeds import (
+from motet_compare.over_seeds import (
     OverSeeds,
     bounds_of,
     curve_over_seeds,
     over_seeds,
-    student_t,
     unseen,
-    within,
 )
-
-
-@pytest.mark.parametrize(
-    ("freedom", "expected"),
-    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (30, 2.042)],
-)
-def test_the_quantiles_are_those_of_the_tables(freedom, expected):
-    assert student_t(0.95, freedom) == pytest.approx(expected, abs=5e-4)
-
-
-def test_other_confidences():
-    assert student_t(0.99, 4) == pytest.approx(4.604, abs=5e-4)
-    assert student_t(0.5, 1) == pytest.approx(1.0), "half of Cauchy's distribution is in [-1, 1]"
-
-
-def test_one_degree_is_cauchy_and_two_have_a_closed_form():
-    assert within(1.0, 1) == pytest.approx(0.5)
-    assert within(2.0, 2) == pytest.approx(2.0 / sqrt(2.0 + 4.0))
 
 
 def test_three_runs_by_hand():

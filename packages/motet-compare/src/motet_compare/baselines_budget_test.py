@@ -1,4 +1,4 @@
-from motet.evaluation.baselines import affordable, groups, tokens_per_group
+from motet_compare.baselines import affordable, groups, tokens_per_group
 from tests.fixtures.finished_games import saying
 
 

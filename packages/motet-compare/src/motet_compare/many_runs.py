@@ -12,18 +12,19 @@ from motet.api.loaded import LoadedRun, load_run
 from motet.api.setup import run_folder
 from motet.api.summary import read_summary
 from motet.errors import ConfigError
-from motet.evaluation.over_seeds import (
+from motet.trainer.metrics import read_metrics
+from motet.trainer.plot import moving_average
+from motet.trainer.run_folder import RunFolder
+from motet.user_code.looking import looking
+from motet.user_code.plugins import nearest
+from motet_compare.over_seeds import (
     CONFIDENCE_OF_SEEDS,
     OverSeeds,
     bounds_of,
     curve_over_seeds,
     over_seeds,
 )
-from motet.trainer.metrics import read_metrics
-from motet.trainer.plot import PlotBand, band_curves, moving_average
-from motet.trainer.run_folder import RunFolder
-from motet.user_code.looking import looking
-from motet.user_code.plugins import nearest
+from motet_compare.plots import PlotBand, band_curves
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from motet.commands import console
-from motet.commands.evaluation_tables import print_baselines
-from motet.evaluation.baselines import BaselineRow, BaselineTable
 from motet.evaluation.intervals import Estimate
+from motet_compare.baselines import BaselineRow, BaselineTable
+from motet_compare.command import print_baselines
 
 
 def row(protocol: str, lead: Estimate | None) -> BaselineRow:

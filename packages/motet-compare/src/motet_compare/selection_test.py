@@ -1,5 +1,5 @@
 from motet.core import Task
-from motet.evaluation.selection import best_game, majority_game, verbatim
+from motet_compare.selection import best_game, majority_game, verbatim
 from tests.fixtures.finished_games import BROKE, LOST, TASK, WON, game, saying
 
 

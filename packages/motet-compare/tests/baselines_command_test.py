@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import motet
+import motet_compare
 from motet.commands import console
 from motet.commands.main import main
 from motet.core.records import as_json
-from motet.evaluation.baselines import BaselineRow, BaselineTable
+from motet_compare.baselines import BaselineRow, BaselineTable
 from tests.small_runs import GAMES, LORA, run_config, summary
 
 pytestmark = pytest.mark.filterwarnings(
@@ -33,7 +34,7 @@ def shared(**sections: Any) -> dict[str, Any]:
 
 
 def measured(target: Any, *overrides: str, **named: Any) -> dict[str, Any]:
-    return motet.measure_baselines(target, overrides, show="silent", **named)
+    return motet_compare.measure_baselines(target, overrides, show="silent", **named)
 
 
 def rows(found: BaselineTable) -> dict[str, BaselineRow]:
@@ -215,8 +216,8 @@ def command(monkeypatch, capsys):
 
 
 def test_the_table_says_what_the_json_says(run, table, command):
-    code, out, _ = command(f"evaluate {run} --baselines")
-    found = json.loads(command(f"evaluate {run} --baselines --json")[1])
+    code, out, _ = command(f"baselines {run}")
+    found = json.loads(command(f"baselines {run} --json")[1])
     assert code == 0
     assert timeless(found) == timeless(as_json(table))
     for row in found["rows"]:
@@ -232,22 +233,19 @@ def test_the_table_says_what_the_json_says(run, table, command):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("--baselines --greedy", "got --baselines and --greedy; expected only one of them"),
-        ("--baselines --team reference --pass-at 1", "got --baselines and --team, --pass-at"),
-        ("--single a", "got --single without --baselines: add --baselines"),
-        ("--baselines --single c", "single names agent 'c'; expected one of the agents a, b"),
-        ("--baselines --against absent", "absent is not a run folder"),
-        ("--samples 0", "evaluation.samples: got 0, expected greater than 0"),
+        ("baselines {run} --single c", "single names agent 'c'; expected one of the agents a, b"),
+        ("baselines {run} --against absent", "absent is not a run folder"),
+        ("baselines {run} --samples 0", "evaluation.samples: got 0, expected greater than 0"),
         (
-            "--pass-at 1,x",
+            "evaluate {run} --pass-at 1,x",
             "--pass-at is '1,x'; expected different whole numbers separated by commas, such as "
             "0,1,2",
         ),
-        ("--pass-at 2", "pass_at names 2; expected 1 to 1, the games per task: raise samples"),
+        ("evaluate {run} --pass-at 2", "pass_at names 2; expected 1 to 1, the games per task"),
     ],
 )
 def test_options_that_contradict_each_other_are_one_line(run, command, options, complaint):
-    code, out, err = command(f"evaluate {run} {options}")
+    code, out, err = command(options.format(run=run))
     assert (code, out) == (2, "")
     assert complaint in err
 

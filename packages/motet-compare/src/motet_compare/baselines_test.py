@@ -6,7 +6,9 @@ import pytest
 
 from motet.core import Completion, Sampled, Task, Team
 from motet.errors import ConfigError, EnvironmentFault
-from motet.evaluation.baselines import (
+from motet.settings import Decode, Plan
+from motet.trainer.progress import Progress
+from motet_compare.baselines import (
     BEST,
     DISCUSSION,
     MAJORITY,
@@ -18,8 +20,6 @@ from motet.evaluation.baselines import (
     Lineup,
     play_baselines,
 )
-from motet.settings import Decode, Plan
-from motet.trainer.progress import Progress
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
 TASKS = [Task(name, {}) for name in "xyz"]

@@ -1,9 +1,9 @@
 import pytest
 
-from motet.evaluation.baselines import BaselineResult, baseline_table
 from motet.evaluation.evaluate import Evaluation
 from motet.evaluation.intervals import CONFIDENCE, RESAMPLES, Estimate
 from motet.rollout.summary import summarise
+from motet_compare.baselines import BaselineResult, baseline_table
 from tests.fixtures.finished_games import BROKE, LOST, WON, game
 
 

@@ -1,0 +1,282 @@
+"""The commands `motet compare`, `motet baselines` and `motet crossplay`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich import box
+
+from motet.commands.console import (
+    figure,
+    out,
+    print_conventions,
+    print_json,
+    say_on_stderr,
+    titled,
+)
+from motet.commands.evaluation_tables import counted, estimated, span
+from motet.commands.from_api import ApiCall, of_api
+from motet.commands.options import AsJson, check_picture
+from motet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from motet_compare.baselines import BaselineTable
+    from motet_compare.cross_play import CrossplayResult
+    from motet_compare.many_runs import ComparedRun
+    from motet_compare.over_seeds import OverSeeds
+
+
+AsCsv = Annotated[
+    bool, typer.Option("--csv", help="Print CSV: one line per config, statistics over its seeds.")
+]
+AsLatex = Annotated[bool, typer.Option("--latex", help="Print the same as a LaTeX table.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        help="Also plot a metric over training, with a band over seeds, to this PNG file.",
+        show_default=False,
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        help="With --plot: a metric of docs/metrics.md. Default: play/success, or play/reward.",
+        show_default=False,
+    ),
+]
+BandOption = Annotated[
+    Literal["interval", "std"] | None,
+    typer.Option(
+        help="With --plot: interval (95 % interval of the mean, the default), or std.",
+        show_default=False,
+    ),
+]
+
+
+@of_api("motet_compare.many_runs:compare")
+def compare(
+    call: ApiCall,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    as_latex: AsLatex = False,
+    plot: Plot = None,
+    metric: Metric = None,
+    band: BandOption = None,
+) -> None:
+    """Compare runs: results, mean and deviation over seeds, and how their configs differ.
+
+    Example: motet compare runs/quickstart-seed* runs/quickstart_frozen --plot compared.png
+    """
+    _refuse_mixtures(
+        {"--json": as_json, "--csv": as_csv, "--latex": as_latex},
+        plot,
+        {"--metric": metric, "--band": band},
+    )
+    rows = call()
+    if plot is not None or as_csv or as_latex:
+        from motet_compare.many_runs import runs
+
+        loaded = runs(call.values["runs"])
+    if plot is not None:
+        loaded.plot(plot, metric, band or "interval")
+    if as_json:
+        print_json(rows)
+    elif as_csv or as_latex:
+        print(loaded.statistics.to_csv() if as_csv else loaded.to_latex(), end="")
+    else:
+        print_comparison(rows)
+
+
+def _refuse_mixtures(
+    formats: dict[str, bool], plot: Path | None, of_plot: dict[str, object]
+) -> None:
+    given = [option for option, value in formats.items() if value]
+    if len(given) > 1:
+        raise ConfigError(f"got {' and '.join(given)}; expected at most one of them")
+    without = [option for option, value in of_plot.items() if value is not None]
+    if without and plot is None:
+        raise ConfigError(f"got {', '.join(without)} without --plot: add --plot")
+    check_picture(plot)
+
+
+def print_comparison(rows: Sequence["ComparedRun"]) -> None:
+    """Print the rows of `motet.compare`, and the statistics of groups with several runs."""
+    table = titled(
+        "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"]
+    )
+    for row in rows:
+        table.add_row(
+            Path(row.run).name,
+            str(row.seed),
+            str(row.steps) if row.finished else f"{row.steps} (stopped)",
+            figure(row.before),
+            figure(row.after),
+            figure(row.reward),
+            "-" if row.wall_seconds is None else f"{row.wall_seconds:.0f}",
+        )
+    out.print(table)
+    _print_groups(rows)
+    first = rows[0].group
+    for name, row in {row.group: row for row in rows}.items():
+        if row.differs:
+            out.print(f"  {name} differs from {first}: {', '.join(row.differs)}", soft_wrap=True)
+
+
+def _print_groups(rows: Sequence["ComparedRun"]) -> None:
+    # Imported here because it loads the config and torch, which take seconds.
+    from motet_compare.many_runs import COMPARED, differences, grouped
+    from motet_compare.over_seeds import CONFIDENCE_OF_SEEDS, unseen
+
+    groups = grouped(rows)
+    if len(groups) == len(rows):
+        return
+    table = titled("over seeds: mean ± standard deviation", ["runs", "seeds", *COMPARED.values()])
+    table.show_lines = True
+    for row in groups:
+        seeds = ", ".join(map(str, row.seeds))
+        table.add_row(row.group, seeds, *(_over_seeds(getattr(row, name)) for name in COMPARED))
+    out.print(table)
+    out.print(
+        f"  in the second line: {CONFIDENCE_OF_SEEDS:.0%} interval of the mean (Student's t)",
+        soft_wrap=True,
+    )
+    most = max(row.runs for row in groups)
+    out.print(
+        f"  it cannot see what none of the runs did: {unseen(most):.0%} of the runs may end in a "
+        f"way that {most} runs do not show",
+        soft_wrap=True,
+    )
+    for row in differences(rows):
+        found = row.after
+        if found is not None and found.std is not None:
+            out.print(
+                f"  {row.group} − {groups[0].group}, success after, {found.runs} pairs of "
+                f"one seed: {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})",
+                soft_wrap=True,
+            )
+
+
+def _over_seeds(found: "OverSeeds | None") -> str:
+    if found is None:
+        return "-"
+    if found.std is None:
+        return figure(found.mean)
+    return f"{found.mean:.3f} ± {found.std:.3f}\n{found.low:.3f} to {found.high:.3f}"
+
+
+# --------------------------------------------------------------------------------------- baselines
+
+
+@of_api("motet_compare.api:measure_baselines")
+def baselines(call: ApiCall, as_json: AsJson = False) -> None:
+    """Compare a team with the untrained team, a single agent, untrained communication, and best of
+    n samples.
+
+    Example: motet baselines runs/relay --samples 4
+    """
+    from motet.api.keeping import Keeper
+
+    target = call.values["target"]
+    keeper = Keeper([target])
+    found = call()
+    kept = keeper.keep("baselines", [*call.words(), *call.values["overrides"]], found)
+    if as_json:
+        print_json(found)
+    else:
+        print_baselines(target, found)
+    say_on_stderr(kept)
+
+
+def print_baselines(target: Path, found: "BaselineTable") -> None:
+    rows, first = found.rows, found.rows[0].protocol
+    table = titled(
+        f"{target}: {found.tasks} held-out tasks",
+        ["protocol", "success", "reward", "behind", "n", "tokens", "seconds"],
+    )
+    # Without borders the table fits 80 columns, so that intervals are not broken.
+    table.box, table.show_edge, table.show_lines = box.HORIZONTALS, False, True
+    table.pad_edge, table.padding = False, (0, 1, 0, 0)
+    table.columns[0].overflow = "fold"
+    compared = "reward" if rows[0].success is None else "success"
+    for row in rows:
+        tokens = row.tokens_per_task
+        table.add_row(
+            row.protocol,
+            estimated(row.success),
+            estimated(row.reward),
+            estimated(row.lead[compared]) if row.lead else "-",
+            str(row.n),
+            f"{tokens:,.1f}" if tokens < 1000 else f"{tokens:,.0f}",
+            f"{row.time['seconds_per_task']:.3f}",
+        )
+    out.print(table)
+    notes = {row.protocol: row.note for row in rows if row.note}
+    notes |= {
+        f"{row.protocol}: {row.faults} faults": counted(row.causes) for row in rows if row.faults
+    }
+    notes |= {f"no {protocol}": why for protocol, why in found.left_out.items()}
+    notes |= {
+        "behind": f"{compared} of the {first} minus {compared} of this row, mean over tasks",
+        "tokens, seconds": "per answer, which takes n samples",
+        f"{found.confidence:.0%}": "success by Wilson and Newcombe, reward by "
+        f"{found.resamples:,} bootstrap resamples",
+    }
+    for name, text in notes.items():
+        out.print(f"  {name}: {text}", soft_wrap=True)
+
+
+# -------------------------------------------------------------------------------------- crossplay
+
+
+@of_api("motet_compare.api:crossplay", leave_out=("overrides",))
+def crossplay(
+    call: ApiCall,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also plot the matrix to this PNG file.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play the first agent of every run with the other agents of every run: which agents can work
+    together?
+
+    Example: motet crossplay runs/quickstart-seed0 runs/quickstart-seed1 --plot cross.png
+    """
+    check_picture(plot)
+    from motet.api.keeping import Keeper
+
+    runs = call.values["runs"]
+    keeper = Keeper(runs)
+    found = call()
+    together = len({run.resolve().parent for run in runs}) == 1
+    names = [run.resolve().name if together else str(run) for run in runs]
+    kept = keeper.keep("crossplay", [*names, *call.words()], found)
+    if plot is not None:
+        from motet_compare.plots import cross_matrix
+
+        cross_matrix(
+            found.success,
+            [Path(run).name for run in found.runs],
+            plot,
+            (found.agents[0], ", ".join(found.agents[1:])),
+        )
+    if as_json:
+        print_json(found)
+    else:
+        _print_crossplay(found)
+    say_on_stderr(kept)
+
+
+def _print_crossplay(found: "CrossplayResult") -> None:
+    """Print the success rate of the first agent of each run with the other agents of each run."""
+    first, others = found.agents[0], " and ".join(found.agents[1:])
+    names = [Path(run).name for run in found.runs]
+    table = titled(f"success: {first} of the row with {others} of the column", ["", *names])
+    for name, row, ends in zip(names, found.success, found.intervals, strict=True):
+        cells = (f"{figure(v)}\n{span(*e)}" for v, e in zip(row, ends, strict=True))
+        table.add_row(name, *cells)
+    out.print(table)
+    out.print(f"{found.games} games per cell, with 95 % intervals")
+    for name, named in zip(names, found.conventions, strict=False):
+        out.print(name, style="bold")
+        print_conventions(named)
