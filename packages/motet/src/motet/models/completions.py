@@ -17,10 +17,9 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Completion, Fault, Prompt
 from motet.errors import ConfigError, SamplerFault, shortened
-from motet.models.bounded_text import chat_text, token_ids
+from motet.models.bounded_text import TokenizerFault, chat_text, token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.loading import eos_of, stored_generation
-from motet.models.prompts import TokenizerFault
 from motet.settings import ChatTemplate, Decode
 
 EndToken = str | int
@@ -213,7 +212,7 @@ def with_texts(
     found: list[Completion | Fault] = []
     for one, decode, body, (text, error) in zip(sampled, decodes, bodies, texts, strict=True):
         if decode.show_special_tokens and not error:
-            text = tokenizer.decode(list(body), clean_up_tokenization_spaces=False)
+            text = str(tokenizer.decode(list(body), clean_up_tokenization_spaces=False))
         found.append(_fault(one, error) or replace(one, text=_cut(text, decode.stop)))
     return found
 
