@@ -13,10 +13,10 @@ from typing import Any, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from motet.core import Environment, Message, Prompt, Reply, Task, Transition
-from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet.settings import Settings
 from motet.user_code.plugins import nearest
+from motet_tasks.scaling import Scaling
 
 SHORT, LONG = "short", "long"
 FORMS = ("Write a story about", "Write a poem about", "Describe", "Explain to a child")

@@ -14,12 +14,12 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from motet.core import Environment, Message, Prompt, Reply, Task, Transition
-from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet.settings import Settings
 from motet.user_code.plugins import nearest
 from motet_tasks.rewards.spoken import spoken
 from motet_tasks.rewards.writing import LENGTH, RUBRICS, STRUCTURE, VOCABULARY, judge
+from motet_tasks.scaling import Scaling
 
 SPLIT = "[PARAGRAPH_SPLIT]"
 """The separator that a single agent writes between the two parts."""

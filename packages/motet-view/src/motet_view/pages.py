@@ -10,7 +10,7 @@ from typing import Any
 from motet.errors import ConfigError, shortened
 from motet.rollout.record import episode_of
 from motet.safety.reading import check_regular
-from motet.safety.secret_values import shown_config, without_secrets
+from motet.safety.secret_values import shown_config
 from motet_view import plain
 from motet_view.game import game_tree, pieces_of
 from motet_view.index import IndexState, visible_to_sqlite
@@ -24,6 +24,7 @@ from motet_view.queries import (
     neighbours,
     place_of_game,
 )
+from motet_view.secrets import without_secrets
 from motet_view.shelf import ShelfRun
 from motet_view.team import team_figures
 

@@ -8,12 +8,12 @@ from typing import Any
 from motet.config.yaml import read_yaml
 from motet.errors import ConfigError
 from motet.safety.reading import read_json
-from motet.safety.secret_values import secrets_of_machine
 from motet.trainer.run_folder import RunFolder
 from motet.user_code.plugins import look_at
 from motet_view.curves import RunCurves
 from motet_view.index import GameIndex
 from motet_view.links import run_holds
+from motet_view.secrets import secrets_of_machine
 
 DEEPEST = 3
 """Folders below a folder of runs are searched this deep."""

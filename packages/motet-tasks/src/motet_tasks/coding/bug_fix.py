@@ -16,7 +16,6 @@ from codejudge import Limits, Sandbox, Suite, Verdict
 from codejudge.source import Source, normalised
 from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.environments.history import Exchange
-from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet_tasks.coding.bug_prompts import (
     failures_of,
@@ -38,6 +37,7 @@ from motet_tasks.rewards.repair import (
     score_repair,
     weighed,
 )
+from motet_tasks.scaling import Scaling
 
 REVIEWER, FIXER = "reviewer", "fixer"
 TRIES = 8

@@ -15,12 +15,12 @@ from codejudge import Sandbox
 from codejudge.source import normalised
 from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.environments.history import Exchange
-from motet.environments.scaling import Scaling
 from motet_tasks.coding.assignment import by_parameters, fair
 from motet_tasks.coding.classes import ClassProblem, read_class
 from motet_tasks.coding.turns import Examples, TurnOptions, Turns
 from motet_tasks.feedback_modes import Attempt, ExpertModel, Person
 from motet_tasks.rewards.classes import Shares, merge, notes_on, score_class
+from motet_tasks.scaling import Scaling
 
 _TOGETHER = """\
 Several programmers complete the Python class below, each some of its methods. \

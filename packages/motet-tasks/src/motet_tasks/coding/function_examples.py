@@ -22,11 +22,11 @@ from pydantic import PositiveInt
 from codejudge import Call, Returned, Sandbox
 from codejudge.source import calls, definition, parse_bounded
 from motet.core import Environment, Message, Prompt, Reply, Task, Transition
-from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet.settings import Settings
 from motet_tasks.rewards.extract import extract
 from motet_tasks.rewards.spoken import spoken
+from motet_tasks.scaling import Scaling
 
 WRITER, TESTER = "writer", "tester"
 PROGRAM, EXAMPLE = 0.5, 0.1

@@ -16,7 +16,6 @@ from codejudge.source import normalised
 from codejudge.suite import Suite
 from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.environments.history import Exchange, flatten
-from motet.environments.scaling import Scaling
 from motet.errors import ConfigError
 from motet_tasks.coding.generation_prompts import (
     Style,
@@ -32,6 +31,7 @@ from motet_tasks.coding.turns import Examples, TurnOptions, Turns
 from motet_tasks.feedback_modes import Attempt, ExpertModel, Person
 from motet_tasks.rewards.code import CodeScore, Program, score_program
 from motet_tasks.rewards.extract import extract
+from motet_tasks.scaling import Scaling
 
 MAIN = "main"
 

@@ -9,10 +9,10 @@ from codejudge import Sandbox
 from codejudge.suite import Suite
 from motet.core import Chat, Transition
 from motet.environments.history import Exchange, History, compose
-from motet.environments.scaling import Scaling
 from motet.settings import Settings
 from motet_tasks.feedback import Feedback, FeedbackOptions
 from motet_tasks.feedback_modes import Attempt, ExpertModel, Person
+from motet_tasks.scaling import Scaling
 
 
 class TurnOptions(Settings):

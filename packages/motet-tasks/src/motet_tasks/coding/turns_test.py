@@ -6,9 +6,9 @@ import pytest
 from codejudge.suite import CaseResult, Suite, Verdict
 from motet.core import Message
 from motet.environments.history import Exchange
-from motet.environments.scaling import Scaling
 from motet_tasks.coding.turns import Examples, TurnOptions, Turns
 from motet_tasks.feedback_modes import WITHOUT_TESTS, Attempt
+from motet_tasks.scaling import Scaling
 
 GRADING = Suite.asserts(("assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 3"))
 EXAMPLES = Suite.asserts(

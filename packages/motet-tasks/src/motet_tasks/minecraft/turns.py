@@ -11,10 +11,10 @@ from pydantic import Field, NonNegativeInt
 
 from motet.core import Prompt, Transition
 from motet.environments.history import Exchange, History, compose, flatten
-from motet.environments.scaling import Scaling
 from motet.settings import Settings
 from motet_tasks.rewards.buildings import BuildScore
 from motet_tasks.rewards.minecraft import Orders, Position
+from motet_tasks.scaling import Scaling
 
 
 class BuildFeedback(Settings):

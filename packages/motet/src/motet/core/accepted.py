@@ -40,19 +40,12 @@ def as_prompt(given: Any, where: str = "a prompt") -> Any:
 
 
 def _as_message(given: Mapping[str, Any], where: str) -> Message:
-    expected = 'expected {"role": "user", "content": "..."}'
-    missing = [key for key in ("role", "content") if key not in given]
+    role, content, name = given.get("role"), _text(given.get("content")), given.get("name")
     others = [str(key) for key in given if key not in ("role", "content", "name")]
-    if missing or others:
-        wrong = f"no {missing[0]!r}" if missing else f"the key {others[0]!r}"
+    if role not in ROLES or content is None or not isinstance(name, str | None) or others:
         raise EnvironmentFault(
-            f"{where} has a message with {wrong}: got {shortened(repr(dict(given)))}; {expected}, "
-            "and optionally a name"
-        )
-    role, content, name = given["role"], _text(given["content"]), given.get("name")
-    if role not in ROLES or content is None or not (name is None or isinstance(name, str)):
-        raise EnvironmentFault(
-            f"{where} has the message {shortened(repr(dict(given)))}; {expected}, with a role of "
+            f"{where} has the message {shortened(repr(dict(given)))}; expected "
+            '{"role": "user", "content": "..."}, and optionally a name, with a role of '
             f"{', '.join(ROLES)} and strings"
         )
     return Message(role, content, name)

@@ -66,8 +66,8 @@ def test_dicts_and_lists_of_them_are_prompts(given, prompt: Prompt):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([{"role": "user"}], "a prompt has a message with no 'content'"),
-        ([{**ASKED, "tool_calls": []}], "with the key 'tool_calls'"),
+        ([{"role": "user"}], "a prompt has the message {'role': 'user'}; expected {"),
+        ([{**ASKED, "tool_calls": []}], "'tool_calls': .* and optionally a name"),
         ([{**ASKED, "role": "tool"}], "with a role of system, user, assistant"),
         ([{**ASKED, "content": [{"type": "image_url"}]}], "and strings"),
     ],

@@ -14,7 +14,6 @@ Values that JSON has stay as they are.
 
 import json
 import math
-import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
@@ -53,10 +52,10 @@ def kept(value: Any, where: str) -> Any:
 
     NumPy, pandas, torch and pyarrow: scalars become Python's, and arrays lists. pandas' NA and NaT
     become None. Keys that are not strings, tuples, sets, dates, times, decimals, bytes, UUIDs, NaN
-    and infinities stay. A time with a zone keeps its offset. Times with nanoseconds stay pandas'.
+    and infinities stay. A time with a zone keeps its offset.
 
-    Raises: ConfigError that begins with `where` and the path of the value, if it is of another type
-    or nested deeper than `DEPTH`.
+    Raises: ConfigError that begins with `where` and the path of the value, if it is of another
+    type, a time with nanoseconds, or nested deeper than `DEPTH`.
     """
     try:
         return _kept(value, 0)
@@ -168,10 +167,11 @@ def _of_pandas(value: Any) -> Any:
 
     if value is pandas.NA or value is pandas.NaT:
         return None
-    if isinstance(value, pandas.Timestamp):
-        return value if value.nanosecond else value.to_pydatetime()
-    if isinstance(value, pandas.Timedelta):
-        return value if value.nanoseconds else value.to_pytimedelta()
+    if isinstance(value, pandas.Timestamp | pandas.Timedelta):
+        moment = isinstance(value, pandas.Timestamp)
+        if value.nanosecond if moment else value.nanoseconds:
+            raise ValueError(f"{value} has nanoseconds")
+        return value.to_pydatetime() if moment else value.to_pytimedelta()
     if isinstance(value, pandas.Period | pandas.Interval):
         return str(value)
     listed = pandas.Series | pandas.Index | pandas.api.extensions.ExtensionArray
@@ -355,23 +355,6 @@ def _is(*kinds: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kinds)
 
 
-def _is_pandas(name: str) -> Callable[[Any], bool]:
-    def is_of(value: Any) -> bool:
-        pandas = sys.modules.get("pandas")
-        return pandas is not None and isinstance(value, getattr(pandas, name))
-
-    return is_of
-
-
-def _to_pandas(name: str) -> Callable[[Any], Any]:
-    def made(text: Any) -> Any:
-        import pandas  # takes half a second to import
-
-        return getattr(pandas, name)(text)
-
-    return made
-
-
 def _sorted(items: Iterable[Any]) -> list[Any]:
     """Return the items of a set in an order that does not depend on the process."""
     return sorted(items, key=lambda one: json.dumps(encoded(one), sort_keys=True))
@@ -379,20 +362,6 @@ def _sorted(items: Iterable[Any]) -> list[Any]:
 
 def _items(value: Any) -> list[Any]:
     return [_encoded(one) for one in value]
-
-
-def _spread(items: Iterable[Any]) -> list[Any]:
-    """Return the items of a set. Raises: ValueError if many have one hash, such as whole numbers
-    that somebody chose so: to put 100,000 of them into a set takes minutes."""
-    found = list(items)
-    if len(found) > 1000 and 2 * len({hash(one) for one in found}) < len(found):
-        raise ValueError("the items have the same hashes")
-    return found
-
-
-def _pairs(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    _spread(key for key, _ in pairs)
-    return dict(pairs)
 
 
 def _days(value: timedelta) -> list[int]:
@@ -409,12 +378,6 @@ def _float(text: str) -> float:
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "pandas.Timestamp": (
-        _is_pandas("Timestamp"), lambda value: value.isoformat(), _to_pandas("Timestamp")
-    ),
-    "pandas.Timedelta": (
-        _is_pandas("Timedelta"), lambda value: value.isoformat(), _to_pandas("Timedelta")
-    ),
     "datetime": (_is(datetime), datetime.isoformat, datetime.fromisoformat),
     "date": (_is(date), date.isoformat, date.fromisoformat),
     "time": (_is(time), time.isoformat, time.fromisoformat),
@@ -426,12 +389,12 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], Callable[[A
     "set": (
         _is(set),
         lambda value: _items(_sorted(value)),
-        lambda items: set(_spread(map(_decoded, items))),
+        lambda items: set(map(_decoded, items)),
     ),
     "frozenset": (
         _is(frozenset),
         lambda value: _items(_sorted(value)),
-        lambda items: frozenset(_spread(map(_decoded, items))),
+        lambda items: frozenset(map(_decoded, items)),
     ),
 }  # fmt: skip
 """Kind -> whether a value is of it, its form in JSON, and the way back."""
@@ -439,5 +402,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **{name: back for name, (_, _, back) in _KINDS.items()},
     "int": lambda text: int(text, 16),
     "float": _float,
-    "dict": lambda pairs: _pairs([(_decoded(key), _decoded(one)) for key, one in pairs]),
+    "dict": lambda pairs: {_decoded(key): _decoded(one) for key, one in pairs},
 }

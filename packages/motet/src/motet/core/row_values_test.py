@@ -31,8 +31,7 @@ ALIKE = [
     datetime(2024, 1, 1, tzinfo=UTC), datetime(1, 1, 1), time(3, 4, 5, 6),
     time(3, tzinfo=timezone(timedelta(hours=-3))), timedelta(-1, 5, 7), timedelta.max,
     Decimal("1.50"), Decimal("-0"), Decimal("Infinity"), Decimal("1E+1000000"), b"\x00\xff", b"",
-    UUID(int=5), pd.Timestamp("2024-01-01 00:00:00.000000001"),
-    pd.Timestamp("2024-01-01 00:00:00.000000001+02:00"), pd.Timedelta(-1, "ns"),
+    UUID(int=5),
 ]  # fmt: skip
 
 
@@ -132,6 +131,8 @@ def test_rows_with_values_that_differ_from_themselves_compare_equal():
         ({"a": np.datetime64(10**9, "Y")}, r"row 3.a is a \w+ that Python cannot hold"),
         ({"a": complex(1, 2)}, "row 3.a is of type complex"),
         ({"a": torch.float32}, "row 3.a is of type dtype"),
+        ({"a": pd.Timestamp("2024-01-01 00:00:00.000000001")}, "row 3.a is a Timestamp .*nanosec"),
+        ({"a": pd.Timedelta(-1, "ns")}, r"row 3.a is a Timedelta that Python cannot hold"),
     ],
     ids=lambda value: value if isinstance(value, str) else "value",
 )
@@ -156,16 +157,6 @@ def test_what_only_looks_like_a_marked_value_stays():
     for value in ({"$": "date", "value": "soon"}, {"$": ["date"], "value": 1}, {"$": "x"}, {
         "$": "dict", "value": [[[1], 2]]}, {"$": "tuple", "value": 3}):  # fmt: skip
         assert decoded(value) == value
-
-
-def test_items_that_were_chosen_to_have_one_hash_stay_as_they_are_written():
-    items = [(2**61 - 1) * place for place in range(1, 100_000)]
-    for value in (items, [[one, 1] for one in items]):
-        marked = {"$": "set" if value is items else "dict", "value": value}
-        assert decoded(marked) is not None
-        assert isinstance(decoded(marked), dict)
-        assert set(decoded(marked)) == {"$", "value"}
-    assert decoded(encoded(set(range(5000)))) == set(range(5000))
 
 
 def test_the_text_of_plain_json_is_what_hashes_have_always_been_of():

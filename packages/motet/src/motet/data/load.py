@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -231,37 +231,29 @@ def _parquet(file: Path) -> list[Row]:
         table = parquet.read_table(file)
     except (ArrowException, OSError) as error:
         raise ConfigError(f"{file} is not a Parquet file: {error}") from error
-    return _as_rows(lambda names: table.select(names).to_pylist(), table.column_names, str(file))
+    with _rows_of(str(file)):
+        return list(table.to_pylist())
 
 
-def _as_rows(read: Callable[[list[str]], list[Row]], columns: list[str], source: str) -> list[Row]:
-    """Return the rows of a table; `read` gives the rows with some of its columns.
+@contextmanager
+def _rows_of(source: str) -> Iterator[None]:
+    """Inside, a library makes rows of `source`.
 
-    Raises: ConfigError that names the column if Python cannot hold a value, such as a date in the
-    year 20000.
+    Raises: ConfigError if Python cannot hold a value, such as a date in the year 20000.
     """
     try:
-        return read(columns)
+        yield
     except (ValueError, OverflowError) as error:
-        for name in columns:
-            try:
-                read([name])
-            except (ValueError, OverflowError) as inner:
-                raise ConfigError(
-                    f"{source}: column {name!r} has a value that Python cannot hold ({inner}); "
-                    "expected another type: write the column as strings, or drop it"
-                ) from inner
         raise ConfigError(
-            f"{source} cannot be read as rows: {error}; expected columns of different names"
+            f"{source} cannot be read as rows: {error}; expected columns of different names, with "
+            "values that Python can hold: write a column as strings, or drop it"
         ) from error
 
 
 def _of_dataset(dataset: Any, source: str) -> list[Row]:
     """Return the rows of a `datasets.Dataset` as they are stored: images as bytes, for example."""
-    plain = dataset.with_format(None)
-    return _as_rows(
-        lambda names: plain.select_columns(names).to_list(), list(plain.column_names), source
-    )
+    with _rows_of(source):
+        return list(dataset.with_format(None).to_list())
 
 
 _READERS = {".jsonl": _jsonl, ".json": _json_list, ".csv": _csv, ".parquet": _parquet}

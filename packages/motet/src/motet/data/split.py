@@ -36,13 +36,13 @@ class Split:
 def parse_split(text: str) -> Split:
     """Parse a split expression.
 
-    Raises ConfigError that suggests the nearest valid expression.
+    Raises: ConfigError.
     """
     match = _EXPRESSION.fullmatch(text.strip())
     if match is None:
         raise ConfigError(
-            f"split is {shortened(repr(text))}; expected name, name[a:b] or name[a%:b%]: did you "
-            f"mean {shortened(repr(_guess(text)))}?"
+            f"split is {shortened(repr(text))}; expected name, name[a:b] or name[a%:b%], such as "
+            "train[:100] or train[80%:]"
         )
     name, *bounds = match.groups()
     given = [bound for bound in bounds if bound]
@@ -66,15 +66,3 @@ def _bound(text: str | None) -> Bound:
 
 def _row(bound: Bound, count: int) -> int | None:
     return round(bound.value * count / 100) if isinstance(bound, Percent) else bound
-
-
-def _guess(text: str) -> str:
-    """Return the valid expression that the author of `text` probably meant."""
-    name, rest = re.findall(r"\s*([\w.-]*)(.*)", text, re.DOTALL)[0]
-    name = name or "train"
-    match re.findall(r"\d+%?", rest)[:2]:
-        case [start, stop]:
-            return f"{name}[{start}:{stop}]"
-        case [bound]:
-            return f"{name}[{bound}:]" if f"{bound}:" in rest else f"{name}[:{bound}]"
-    return name

@@ -47,25 +47,15 @@ def test_shares_that_meet_leave_no_row_out():
 
 
 @pytest.mark.parametrize(
-    ("text", "nearest"),
+    "text",
     [
-        ("test[33-163]", "test[33:163]"),
-        ("test(33:163)", "test[33:163]"),
-        ("train[1000]", "train[:1000]"),
-        ("train[16:", "train[16:]"),
-        ("train[:80 %", "train[:80]"),
-        ("train[a:b]", "train"),
-        ("train[:80%]x", "train[:80%]"),
-        ("[:5]", "train[:5]"),
-        ("", "train"),
-        ("test[1:2:3]", "test[1:2]"),
+        "test[33-163]", "test(33:163)", "train[1000]", "train[16:", "train[:80 %", "train[a:b]",
+        "train[:80%]x", "[:5]", "", "test[1:2:3]",
     ],
-)
-def test_what_cannot_be_read_names_the_nearest_valid_form(text, nearest):
-    with pytest.raises(ConfigError) as caught:
+)  # fmt: skip
+def test_what_cannot_be_read_names_the_valid_forms(text):
+    with pytest.raises(ConfigError, match=r"expected name, name\[a:b\] or name\[a%:b%\]"):
         parse_split(text)
-    assert f"did you mean {nearest!r}?" in str(caught.value)
-    assert isinstance(parse_split(nearest), Split)
 
 
 def test_rows_and_percent_do_not_mix():

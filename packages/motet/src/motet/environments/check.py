@@ -3,7 +3,8 @@
 import copy
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -100,9 +101,7 @@ async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
             last = await exam.play(task, exam.solution, "with the replies of solve()")
             exam.require(Rule.SOLVED, last.success == 1.0, f"{last.terms} for task {task.id}")
         exam.demonstrations(task)
-        exam.conventions(task)
-        exam.answers(task)
-        exam.drawings(task)
+        exam.any_texts(task)
     if isinstance(environment, PlaysAlone) and len(environment.agents) > 1:
         alone = exam.ask("alone", environment.alone)
         await _examined(replace(exam, environment=alone, kept=Counter()), chosen)
@@ -128,40 +127,39 @@ class _Exam:
     def name(self) -> str:
         return type(self.environment).__name__
 
+    def broken(self, rule: Rule, got: str) -> EnvironmentFault:
+        return EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
+
     def require(self, rule: Rule, holds: bool, got: str) -> None:
         if not holds:
-            raise EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
+            raise self.broken(rule, got)
         self.kept[rule] += 1
 
     def ask(self, what: str, method: Callable[..., CallOutcome], *arguments: Any) -> CallOutcome:
         """Return `method(*arguments)`. An exception breaks the rule SURVIVES."""
-        self._count_a_call()
-        try:
+        with self._surviving(what):
             return at_once(self.seconds, what, lambda: method(*arguments))
-        except Exception as error:
-            raise self._raised(what, error) from error
 
     async def wait_for(
         self, what: str, method: Callable[..., Awaitable[CallOutcome]], *arguments: Any
     ) -> CallOutcome:
         """Await and return `method(*arguments)`. An exception breaks the rule SURVIVES."""
-        self._count_a_call()
-        try:
+        with self._surviving(what):
             return await within(self.seconds, what, lambda: method(*arguments))
-        except Exception as error:
-            raise self._raised(what, error) from error
 
-    def _count_a_call(self) -> None:
+    @contextmanager
+    def _surviving(self, what: str) -> Iterator[None]:
         self.kept[Rule.SURVIVES] += 1
         if self.seconds is not None:
             self.kept[Rule.IN_TIME] += 1
-
-    def _raised(self, what: str, error: Exception) -> EnvironmentFault:
-        if isinstance(error, TimedOut):
-            rule, got = Rule.IN_TIME, f"{what} did not end within {self.seconds:g} s"
-        else:
-            rule, got = Rule.SURVIVES, f"{what}: {type(error).__name__}: {error}"
-        return EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")
+        try:
+            yield
+        except TimedOut as error:
+            got = f"{what} did not end within {self.seconds:g} s"
+            raise self.broken(Rule.IN_TIME, got) from error
+        except Exception as error:
+            got = f"{what}: {type(error).__name__}: {error}"
+            raise self.broken(Rule.SURVIVES, got) from error
 
     # ------------------------------------------------------------ rules without episodes
 
@@ -223,39 +221,30 @@ class _Exam:
             )
             self.require(Rule.DEMONSTRATES, sound and _is_prompt(shown.prompt), str(shown))
 
-    def conventions(self, task: Task) -> None:
+    def any_texts(self, task: Task) -> None:
+        """Ask the optional methods that read what agents wrote."""
         environment = self.environment
-        if not isinstance(environment, NamesConventions):
-            return
-        for agent in environment.agents:
-            for text in ODD_REPLIES.values():
-                label = self.ask("convention", environment.convention, task, agent, text)
-                self.require(Rule.CONVENTION, isinstance(label, str), repr(label))
-
-    def answers(self, task: Task) -> None:
-        environment = self.environment
-        if not isinstance(environment, Votes):
-            return
         for text in ODD_REPLIES.values():
             texts = dict.fromkeys(environment.agents, text)
-            given, again = (self.ask("answer", environment.answer, task, texts) for _ in range(2))
-            self.require(Rule.ANSWER, given is None or isinstance(given, str), repr(given))
-            self.require(Rule.ANSWER, given == again, f"{given!r} and then {again!r}")
-
-    def drawings(self, task: Task) -> None:
-        environment = self.environment
-        if not isinstance(environment, Draws):
-            return
-        for text in ODD_REPLIES.values():
-            texts = dict.fromkeys(environment.agents, text)
-            drawing = self.ask("drawing", environment.drawing, task, texts)
-            grids = [grid for row in drawing.panels for grid in row.values()]
-            even = all(
-                len({len(row) for row in grid}) == 1
-                and all(isinstance(name, str) for row in grid for name in row)
-                for grid in grids
-            )
-            self.require(Rule.DRAWS, bool(grids) and even, repr(drawing))
+            if isinstance(environment, NamesConventions):
+                for agent in environment.agents:
+                    label = self.ask("convention", environment.convention, task, agent, text)
+                    self.require(Rule.CONVENTION, isinstance(label, str), repr(label))
+            if isinstance(environment, Votes):
+                given, again = (
+                    self.ask("answer", environment.answer, task, texts) for _ in range(2)
+                )
+                self.require(Rule.ANSWER, given is None or isinstance(given, str), repr(given))
+                self.require(Rule.ANSWER, given == again, f"{given!r} and then {again!r}")
+            if isinstance(environment, Draws):
+                drawing = self.ask("drawing", environment.drawing, task, texts)
+                grids = [grid for row in drawing.panels for grid in row.values()]
+                even = all(
+                    len({len(row) for row in grid}) == 1
+                    and all(isinstance(name, str) for row in grid for name in row)
+                    for grid in grids
+                )
+                self.require(Rule.DRAWS, bool(grids) and even, repr(drawing))
 
     # ------------------------------------------------------------ rules of episodes
 
@@ -275,10 +264,7 @@ class _Exam:
                     self.kept[Rule.ENDS] += 1
                     return transition
                 state = transition.state
-            raise EnvironmentFault(
-                f"{self.name} breaks a rule. Rule: {Rule.ENDS}. Got: not done after {self.turns} "
-                f"turns {how}"
-            )
+            raise self.broken(Rule.ENDS, f"not done after {self.turns} turns {how}")
         finally:
             await self.wait_for("close", self.environment.close, begun)
 

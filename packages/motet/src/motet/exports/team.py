@@ -15,7 +15,7 @@ from motet.config.yaml import write_yaml
 from motet.core.row_values import json_line
 from motet.data.load import load_rows
 from motet.errors import ConfigError
-from motet.exports import DATA, MODELS, POLICIES
+from motet.exports import DATA, POLICIES
 from motet.exports.code import CodeFiles, is_own_file
 from motet.exports.weights import PolicyFolder
 from motet.settings import Settings
@@ -163,8 +163,3 @@ def write_rows(source: DataSource, folder: Path) -> dict[str, Any]:
     (folder / place).write_text("".join(lines), encoding="utf-8")
     fields = {"fields": dict(source.fields)} if source.fields else {}
     return {"path": place, "split": "eval", **fields}
-
-
-def model_place(name: str) -> str:
-    """Return the folder of a base model in the export."""
-    return f"{MODELS}/{name}"

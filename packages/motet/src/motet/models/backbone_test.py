@@ -255,7 +255,7 @@ def test_an_adapter_says_and_learns_what_it_does_by_peft(
     def learnt(by_peft: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
         backbone.mixes_adapters = not by_peft
         with backbone.policy("b"):
-            states = backbone.whole_states(tokens, mask, at, keep=3)
+            states = backbone.states(tokens, mask, at, 3, use_cache=False)[0]
             (states * torch.linspace(-1, 1, states.numel()).view_as(states)).sum().backward()
         found = [weight.grad.clone() for weight in backbone.parameters_of("b")]
         assert all(weight.grad is None for weight in backbone.parameters_of("a"))

@@ -65,14 +65,15 @@ class TemplateRefused(SamplerFault):
     cause = "bad_prompt"
 
 
-class TextFailed(SamplerFault):
+class TokenizerFault(SamplerFault):
     """The template, the tokenizer or the pattern itself failed."""
 
     cause = "tokenizer"
 
 
-class NoEmbedding(SamplerFault):
-    """A string contains a token that the tokenizer has and the model has no embedding for."""
+class BadPrompt(SamplerFault):
+    """A prompt that the model cannot read: without tokens, with a lone surrogate, with a token that
+    has no embedding, or one that the chat template rejects."""
 
     cause = "bad_prompt"
 
@@ -80,7 +81,7 @@ class NoEmbedding(SamplerFault):
 def limit_tokens(tokenizer: PreTrainedTokenizerBase, embeddings: int) -> None:
     """Reject strings with tokens that the model has no embedding for, from now on.
 
-    They raise NoEmbedding and do not reach the model.
+    They raise BadPrompt and do not reach the model.
     """
     _EMBEDDINGS[tokenizer] = embeddings
 
@@ -104,7 +105,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = 
     beyond = _EMBEDDINGS.get(tokenizer)
     if beyond is not None and max(ids, default=0) >= beyond:
         spelt = tokenizer.convert_ids_to_tokens(max(ids))
-        raise NoEmbedding(
+        raise BadPrompt(
             f"a text contains {spelt!r}, a token of the tokenizer without an embedding in the model"
         )
     return list(ids)
@@ -127,7 +128,7 @@ def chat_text(
 ) -> str:
     """Render a chat with the tokenizer's template; with `answer`, also the header of an answer.
 
-    Raises: TextLimit, TemplateRefused, TextFailed.
+    Raises: TextLimit, TemplateRefused, TokenizerFault.
     """
     asked = {
         "do": "render", "template": tokenizer.get_chat_template(), "rows": list(map(dict, rows)),
@@ -140,7 +141,7 @@ def chat_text(
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
     """Return the names that the regular expression `pattern` matches as a whole.
 
-    Raises: TextLimit, TextFailed.
+    Raises: TextLimit, TokenizerFault.
     """
     return list(
         _WORKER.ask({"do": "match", "pattern": pattern, "names": list(names)}, "the pattern")
@@ -224,7 +225,7 @@ class _TextWorker:
             return said["is"]
         if said["kind"] == "template":
             raise TemplateRefused(said["failed"])
-        kind = TextLimit if said["kind"] == "limit" else TextFailed
+        kind = TextLimit if said["kind"] == "limit" else TokenizerFault
         raise kind(f"{what} failed for a text: {said['failed']}")
 
     def _answered(
@@ -279,7 +280,7 @@ class _TextWorker:
                 if in_time
                 else f"was not ready after {START_SECONDS:g} s"
             )
-            raise TextFailed(
+            raise TokenizerFault(
                 f"the process for chat templates and tokenizers {why}: check that enough memory "
                 f"is free and that this user may run {sys.executable} -P "
                 f"{place.with_name('text_worker.py')}"

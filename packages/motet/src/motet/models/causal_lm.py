@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
@@ -114,34 +113,27 @@ class CausalLM:
         positions_BL: torch.Tensor,
         keep: int,
         cache: Cache | None = None,
+        *,
+        use_cache: bool = True,
     ) -> tuple[torch.Tensor, Cache]:
         """Return the logits of the last `keep` of L positions, [B, keep, V], and the cache, grown
         by L.
 
         `mask_BK` covers the cached tokens and the L new ones; None if all of them are visible. The
         active policy computes, or the adapters set by `mixing`. Positions (which ALiBi models lack)
-        and `logits_to_keep` are passed only to models that accept them.
+        and `logits_to_keep` are passed only to models that accept them. Without `use_cache` no
+        cache is made, so gradient checkpointing can recompute the blocks.
         """
-        output = self._output(tokens_BL, mask_BK, positions_BL, keep, cache, use_cache=True)
-        return output.logits[:, -keep:], output.get("past_key_values")
-
-    def _output(
-        self,
-        tokens_BL: torch.Tensor,
-        mask_BK: torch.Tensor | None,
-        positions_BL: torch.Tensor,
-        keep: int,
-        cache: Cache | None,
-        use_cache: bool,
-    ) -> Any:
         known = {"position_ids": positions_BL, "logits_to_keep": keep}
-        return self.model(
-            input_ids=tokens_BL,
-            attention_mask=mask_BK,
-            past_key_values=cache,
-            use_cache=use_cache,
-            **{key: value for key, value in known.items() if key in self._accepts},
-        )
+        with nullcontext() if use_cache else self._recomputing():
+            output = self.model(
+                input_ids=tokens_BL,
+                attention_mask=mask_BK,
+                past_key_values=cache,
+                use_cache=use_cache,
+                **{key: value for key, value in known.items() if key in self._accepts},
+            )
+        return output.logits[:, -keep:], output.get("past_key_values")
 
     def states(
         self,
@@ -150,29 +142,18 @@ class CausalLM:
         positions_BL: torch.Tensor,
         keep: int,
         cache: Cache | None = None,
+        *,
+        use_cache: bool = True,
     ) -> tuple[torch.Tensor, Cache]:
         """Return what `score` needs: hidden states if only the language head follows them, else
-        logits.
+        logits. See `logits`.
         """
         if not self._plain_head:
-            return self.logits(tokens_BL, mask_BK, positions_BL, keep, cache)
-        hidden_BLH, grown = self.hidden(tokens_BL, mask_BK, positions_BL, cache, use_cache=True)
-        assert grown is not None
+            return self.logits(tokens_BL, mask_BK, positions_BL, keep, cache, use_cache=use_cache)
+        hidden_BLH, grown = self.hidden(
+            tokens_BL, mask_BK, positions_BL, cache, use_cache=use_cache
+        )
         return hidden_BLH[:, -keep:], grown
-
-    def whole_states(
-        self, tokens_BL: torch.Tensor, mask_BL: torch.Tensor, positions_BL: torch.Tensor, keep: int
-    ) -> torch.Tensor:
-        """Return what `score` needs for complete rows.
-
-        No cache is made, so gradient checkpointing can recompute the blocks.
-        """
-        if self._plain_head:
-            return self.hidden(tokens_BL, mask_BL, positions_BL)[0][:, -keep:]
-        with self._recomputing():
-            output = self._output(tokens_BL, mask_BL, positions_BL, keep, None, use_cache=False)
-        logits_BLV: torch.Tensor = output.logits[:, -keep:]
-        return logits_BLV
 
     def _recomputing(self) -> AbstractContextManager[None]:
         return (
@@ -256,10 +237,10 @@ class CausalLM:
         cache: Cache | None = None,
         *,
         use_cache: bool = False,
-    ) -> tuple[torch.Tensor, Cache | None]:
+    ) -> tuple[torch.Tensor, Cache]:
         """Return the last hidden state of every position, [B, L, H], and the cache, grown by L.
 
-        The language head is not computed.
+        The language head is not computed. See `logits`.
         """
         known = {"position_ids": positions_BL}
         with nullcontext() if use_cache else self._recomputing():
@@ -270,7 +251,7 @@ class CausalLM:
                 use_cache=use_cache,
                 **{key: value for key, value in known.items() if key in self._trunk_accepts},
             )
-        return output.last_hidden_state, output.past_key_values if use_cache else None
+        return output.last_hidden_state, output.get("past_key_values")
 
 
 def _dense(head: nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

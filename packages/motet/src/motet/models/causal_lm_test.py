@@ -47,7 +47,7 @@ def test_hidden_states_and_logits_give_the_same_scores(
         backbone.capabilities = replace(backbone.capabilities, ends_in_head=ends_in_head)
         states_B1X, _ = backbone.states(TOKENS, MASK, positions(MASK), keep=1)
         assert states_B1X.shape == (2, 1, last)
-        whole_B1X = backbone.whole_states(TOKENS, MASK, positions(MASK), keep=1)
+        whole_B1X = backbone.states(TOKENS, MASK, positions(MASK), 1, use_cache=False)[0]
         torch.testing.assert_close(whole_B1X, states_B1X, atol=1e-5, rtol=1e-5)
         scores.append(backbone.score(states_B1X[:, 0], answers, temperature, want_entropy=True))
     for of_states, of_logits in zip(*scores, strict=True):

@@ -17,10 +17,9 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Completion, Fault, Prompt
 from motet.errors import ConfigError, SamplerFault, shortened
-from motet.models.bounded_text import chat_text, token_ids
+from motet.models.bounded_text import TokenizerFault, chat_text, token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.loading import eos_of, stored_generation
-from motet.models.prompts import TokenizerFault
 from motet.settings import ChatTemplate, Decode
 
 EndToken = str | int

@@ -1,8 +1,8 @@
 """How a model computes: its dtype, its quantisation and its attention, checked before any work."""
 
 import logging
-from types import ModuleType
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -63,25 +63,45 @@ def check_quantize(quantize: Quantize, device: torch.device) -> None:
         return
     # bitsandbytes warns in every layer of every pass that 8-bit products take float16 inputs.
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    try_bitsandbytes(
+        f"quantize is {quantize}",
+        lambda library: (
+            "" if _learns(library.nn, quantize, device) else "gradients do not pass through it"
+        ),
+        device,
+        "quantize: none",
+    )
+
+
+def try_bitsandbytes(
+    what: str, trial: Callable[[Any], str], device: torch.device, otherwise: str
+) -> None:
+    """Check that bitsandbytes is installed, and that a trial on the device succeeds.
+
+    `trial` gets the library, and returns what is wrong; an empty string if nothing is.
+
+    Raises: ConfigError that begins with `what`, a setting, and names another one, `otherwise`.
+    """
     try:
         import bitsandbytes
     except ImportError as error:
         raise ConfigError(
-            f"quantize is {quantize}, but bitsandbytes cannot be imported ({error}): "
-            'pip install "motet[quantized]"'
+            f"{what}, but bitsandbytes cannot be imported ({error}): "
+            f'pip install "motet[quantized]", or use {otherwise}'
         ) from error
     try:
-        learns = _tried(bitsandbytes.nn, quantize, device)
+        why = trial(bitsandbytes)
     except (RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
-        raise _impossible(quantize, device, bitsandbytes.__version__, str(error)) from error
-    if not learns:
-        raise _impossible(
-            quantize, device, bitsandbytes.__version__, "gradients do not pass through it"
+        why = str(error).strip() or type(error).__name__
+    if why:
+        raise ConfigError(
+            f"{what}, but bitsandbytes {bitsandbytes.__version__} does not support it on device "
+            f"{device} ({why}): use {otherwise}, or another device"
         )
 
 
 @torch.enable_grad()
-def _tried(layers: ModuleType, quantize: Quantize, device: torch.device) -> bool:
+def _learns(layers: Any, quantize: Quantize, device: torch.device) -> bool:
     """Test whether one layer computes on the device and passes a gradient to its inputs."""
     with torch.random.fork_rng(devices=[]):
         if quantize == "8bit":
@@ -99,13 +119,6 @@ def _tried(layers: ModuleType, quantize: Quantize, device: torch.device) -> bool
         inputs.grad is not None
         and bool(torch.isfinite(inputs.grad).all())
         and bool(inputs.grad.any())
-    )
-
-
-def _impossible(quantize: Quantize, device: torch.device, version: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"quantize is {quantize}, but bitsandbytes {version} does not support it on device "
-        f"{device} ({why.strip()}): use quantize: none, or another device"
     )
 
 

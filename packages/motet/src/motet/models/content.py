@@ -23,7 +23,13 @@ from weakref import WeakKeyDictionary
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.errors import SamplerFault
-from motet.models.bounded_text import TemplateRefused, chat_text, token_ids, token_spans
+from motet.models.bounded_text import (
+    BadPrompt,
+    TemplateRefused,
+    chat_text,
+    token_ids,
+    token_spans,
+)
 
 ChatRow = Mapping[str, str]
 """A message: role, content and perhaps name."""
@@ -32,12 +38,6 @@ _PRIVATE = range(0xF0000, 0xFFFFE)
 _PRIVATE_USE = re.compile(f"[{chr(_PRIVATE[0])}-{chr(_PRIVATE[-1])}]")
 _PROBE = ("zqz1", "zqz2", "zqz3", "zqz4")
 """Contents of a chat that shows what a template writes between messages."""
-
-
-class ControlFromText(SamplerFault):
-    """A text becomes a special token, although nothing spells it."""
-
-    cause = "bad_prompt"
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _pieces(
     ]
     found = [token for token in ids if token in control.ids]
     if len(found) > len(written):
-        raise ControlFromText(
+        raise BadPrompt(
             "a text contains characters that this tokenizer can read only as a special token: got "
             f"{tokenizer.convert_ids_to_tokens(found)}, expected {list(written)}, those of the "
             "chat template: repair the data"
@@ -281,7 +281,7 @@ def _unused(rows: Sequence[ChatRow], template: str, count: int, *, last: bool = 
     )
     found = list(islice(free, count))
     if len(found) < count:
-        raise ControlFromText(
+        raise BadPrompt(
             "a chat uses too many of Unicode's characters for private use; expected ordinary texts"
         )
     return found

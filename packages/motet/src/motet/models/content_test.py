@@ -12,9 +12,9 @@ from transformers import PreTrainedTokenizerFast
 from motet.core import Chat, Message
 from motet.environments.history import Exchange, compose
 from motet.models import content
-from motet.models.bounded_text import TemplateRefused
-from motet.models.content import ControlFromText, control_tokens, spelt_tokens, text_ids
-from motet.models.prompts import BadPrompt, encode
+from motet.models.bounded_text import BadPrompt, TemplateRefused
+from motet.models.content import control_tokens, spelt_tokens, text_ids
+from motet.models.prompts import encode
 from motet.models.tiny import byte_level_bpe
 
 CHATML = (
@@ -198,7 +198,7 @@ def test_characters_that_can_only_be_a_special_token_are_refused() -> None:
     raw = Tokenizer(models.WordLevel({"<unk>": 0, "END": 1}, "<unk>"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="END", unk_token="<unk>")
     tokenizer.backend_tokenizer.normalizer = normalizers.Replace(Regex("[END]+"), "END")
-    with pytest.raises(ControlFromText, match="only as a special token"):
+    with pytest.raises(BadPrompt, match="only as a special token"):
         text_ids(tokenizer, "END")
 
 

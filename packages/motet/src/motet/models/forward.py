@@ -99,4 +99,5 @@ def _whole(backbone: Backbone, rows: Rows) -> Tensor:
     """
     read_BL = torch.cat([rows.prompts_PL[rows.prompt_of_B], rows.tokens_BL[:, :-1]], dim=1)
     seen_BL = torch.cat([rows.prompt_mask_PL[rows.prompt_of_B], rows.mask_BL[:, :-1]], dim=1)
-    return backbone.whole_states(read_BL, seen_BL, positions(seen_BL), keep=rows.tokens_BL.shape[1])
+    keep = rows.tokens_BL.shape[1]
+    return backbone.states(read_BL, seen_BL, positions(seen_BL), keep, use_cache=False)[0]

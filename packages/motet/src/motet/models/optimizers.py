@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
 from motet.errors import ConfigError, MotetError
+from motet.models.compute import try_bitsandbytes
 from motet.models.shards import is_shard, placed
 from motet.settings import Optimizer
 from motet.user_code.plugins import is_reference, load_function
@@ -93,29 +94,19 @@ def check_optimizer(kind: str, device: torch.device) -> None:
     if is_reference(kind):
         _function_of(kind)
         return
-    try:
-        import bitsandbytes
-    except ImportError as error:
-        raise ConfigError(
-            f"optimizer.kind is {kind}, but bitsandbytes cannot be imported ({error}): "
-            f'pip install "motet[quantized]", or use kind: adamw'
-        ) from error
+    try_bitsandbytes(
+        f"optimizer.kind is {kind}", lambda library: _wrong_step(library, device), device,
+        "kind: adamw",
+    )  # fmt: skip
+
+
+def _wrong_step(bitsandbytes: Any, device: torch.device) -> str:
+    """Take a step of size 1, and return what is wrong with it."""
     weight = nn.Parameter(torch.zeros(TRIED, device=device))
     weight.grad = torch.ones_like(weight)
-    try:
-        bitsandbytes.optim.AdamW8bit([weight], lr=1.0, weight_decay=0.0).step()
-        why = (
-            ""
-            if torch.allclose(weight, -torch.ones_like(weight), atol=0.1)
-            else "a step of size 1 has another size"
-        )
-    except (RuntimeError, AttributeError, TypeError, ValueError, OSError) as error:
-        why = str(error).strip() or type(error).__name__
-    if why:
-        raise ConfigError(
-            f"optimizer.kind is {kind}, but bitsandbytes {bitsandbytes.__version__} does not "
-            f"support it on device {device} ({why}): use kind: adamw, or another device"
-        )
+    bitsandbytes.optim.AdamW8bit([weight], lr=1.0, weight_decay=0.0).step()
+    right = torch.allclose(weight, -torch.ones_like(weight), atol=0.1)
+    return "" if right else "a step of size 1 has another size"
 
 
 def state_of(optimizer: TorchOptimizer, parameters: Sequence[nn.Parameter]) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Chat, Fault, Message, Prompt, SampleRequest
 from motet.errors import SamplerFault
-from motet.models.bounded_text import TemplateRefused, token_ids
+from motet.models.bounded_text import BadPrompt, TemplateRefused, TokenizerFault, token_ids
 from motet.models.content import chat_ids, text_ids
 
 LOOSEST = 32
@@ -31,20 +31,6 @@ class LongPrompt(SamplerFault):
     """A prompt leaves no room for a completion."""
 
     cause = "long_prompt"
-
-
-class BadPrompt(SamplerFault):
-    """A prompt without tokens, with a lone surrogate, or one that the model's chat template
-    rejects.
-    """
-
-    cause = "bad_prompt"
-
-
-class TokenizerFault(SamplerFault):
-    """The tokenizer itself failed at one string."""
-
-    cause = "tokenizer"
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...]:

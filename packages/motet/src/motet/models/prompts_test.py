@@ -10,7 +10,8 @@ from transformers import PreTrainedTokenizerFast
 
 from motet.core import Chat, Message, Prompt
 from motet.models import content, prompts
-from motet.models.prompts import LOOSEST, BadPrompt, LongPrompt, encode, fit
+from motet.models.bounded_text import BadPrompt
+from motet.models.prompts import LOOSEST, LongPrompt, encode, fit
 from motet.models.tiny import EOS
 from tests.fixtures.model_folders import BOS, TEMPLATE, make_tokenizer
 

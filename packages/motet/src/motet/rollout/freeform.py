@@ -22,7 +22,7 @@ run derives.
 
 import asyncio
 from asyncio.tasks import _GatheringFuture  # type: ignore[attr-defined]
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -67,35 +67,6 @@ class _Unanswered(BaseException):
     """
 
 
-class _Observed(Coroutine[Any, Any, Any]):
-    """A coroutine that tells what it waits for.
-
-    All other attributes are those of the wrapped coroutine, because libraries such as anyio inspect
-    them.
-    """
-
-    def __init__(self, inside: Coroutine[Any, Any, Any]) -> None:
-        self._inside = inside
-        self.waits_for: Any = None
-
-    def send(self, value: Any) -> Any:
-        self.waits_for = self._inside.send(value)
-        return self.waits_for
-
-    def throw(self, *error: Any) -> Any:
-        self.waits_for = self._inside.throw(*error)
-        return self.waits_for
-
-    def close(self) -> None:
-        self._inside.close()
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._inside.__await__()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inside, name)
-
-
 class ProgramRun:
     """One run of a program, in a task of its own.
 
@@ -126,8 +97,7 @@ class ProgramRun:
         async def work() -> Any:
             return await program(task, players)
 
-        self._main = _Observed(work())
-        self._task = self._loop.create_task(self._main)
+        self._task = self._loop.create_task(work())
         self._task.add_done_callback(retrieve_exception)
 
     @property
@@ -219,12 +189,14 @@ class ProgramRun:
         """Pause if the program can only wait for replies, else unwind the questions."""
         if self._pause.done():
             return
-        if not self._lost and self._needs_replies(self._main.waits_for):
+        if not self._lost and self._needs_replies(getattr(self._task, "_fut_waiter", None)):
             self._pause.set_result(None)
         else:
             self._unwind()
 
     def _needs_replies(self, waited: Any) -> bool:
+        """Return whether replies are all that is missing to a future. asyncio keeps what a task or
+        a gathering waits for in attributes that it does not document; nothing else tells."""
         if isinstance(waited, _GatheringFuture):
             parts = waited._children
             return not waited.done() and all(p.done() or self._needs_replies(p) for p in parts)

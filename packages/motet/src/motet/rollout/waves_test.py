@@ -493,31 +493,6 @@ def test_answers_that_come_when_their_wave_is_over_reach_nobody() -> None:
     assert _at_rest(waves)
 
 
-def test_a_sampler_that_hands_out_to_the_wrong_place_is_refused() -> None:
-    class Shifted:
-        async def sample(
-            self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
-        ) -> list[Sampled | Fault]:
-            assert on_answer is not None
-            on_answer(0, _text("1"))
-            return [_text("0"), _text("1")]
-
-    waves = Waves(Shifted())
-
-    async def main() -> None:
-        await waves.run([_branching(waves, random.Random(0), (task,), ()) for task in range(2)])
-
-    with pytest.raises(
-        SamplerFault,
-        match=r"one answer to on_answer for request \(\(0,\),\) and returned another; expected the "
-        r"same",
-    ):
-        _run(main())
-
-
-# ----------------------------------------------------------------------------------------- failures
-
-
 def test_a_failing_strand_cancels_its_siblings_and_no_wave_is_sampled_for_them() -> None:
     sampler = KeySampler()
     waves = Waves(sampler)

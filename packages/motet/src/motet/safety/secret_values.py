@@ -1,8 +1,8 @@
 """Values that must not leave this machine: find them in texts and data, however they are written.
 
 A run does not record keys. But a user's environment or a model may have printed one into a text,
-and a config written by hand may hold one. Pages hide such a value (`without_secrets`), and an
-export that would contain one is refused (`found_in`).
+and a config written by hand may hold one. Pages hide such a value (`hidden`), and an export
+that would contain one is refused (`found_in`).
 """
 
 import html
@@ -12,7 +12,6 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from math import isfinite
 from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -90,29 +89,6 @@ def hidden(text: str, secrets: Sequence[str]) -> str:
     return text
 
 
-def without_secrets(value: Any, secrets: Sequence[str]) -> Any:
-    """Return plain JSON values with secrets replaced in every string, also in keys.
-
-    Strings of a list that only together form a secret, such as the tokens of a text, are all
-    hidden; their number stays. Numbers that JSON does not have (NaN, infinity) become None.
-    """
-    if isinstance(value, str):
-        return hidden(value, secrets)
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {
-            hidden(str(key), secrets): without_secrets(one, secrets) for key, one in value.items()
-        }
-    if isinstance(value, list | tuple):
-        found = [without_secrets(one, secrets) for one in value]
-        if len(found) > 1 and all(isinstance(one, str) for one in found):
-            text = "".join(found)
-            return found if hidden(text, secrets) == text else [HIDDEN, *[""] * (len(found) - 1)]
-        return found
-    return value
-
-
 # --------------------------------------------------------------------------------------- searching
 
 
@@ -155,16 +131,6 @@ _SECRET_NAME = re.compile(
 _PASSWORD_IN_URL = re.compile(r"(://)[^/\s@]*@")  # no \w+ before it: that is quadratic
 
 
-def secrets_of_machine(config: Any) -> list[str]:
-    """Return the values of this process's environment variables that are secrets.
-
-    These are those of `secret_variables`, and those that the config names as `key_variable`. The
-    longest comes first.
-    """
-    found = secret_variables(_key_variables(config))
-    return sorted(set(found.values()), key=len, reverse=True)
-
-
 def shown_config(config: Any, at: str = "") -> dict[str, Any]:
     """Return the config as dotted key -> value, with the values of secret keys hidden."""
     if isinstance(config, Mapping) and (config or not at):
@@ -188,13 +154,3 @@ def _without_passwords(value: Any) -> Any:
             for key, one in value.items()
         }
     return [_without_passwords(one) for one in value] if isinstance(value, list) else value
-
-
-def _key_variables(config: Any) -> list[str]:
-    if isinstance(config, Mapping):
-        own = config.get("key_variable")
-        inner = [name for value in config.values() for name in _key_variables(value)]
-        return [*([own] if isinstance(own, str) else []), *inner]
-    if isinstance(config, list):
-        return [name for value in config for name in _key_variables(value)]
-    return []
