@@ -232,9 +232,9 @@ def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
             "samples": 4,
             "replay": {"mode": "current"},
         }
-    if settings.algorithm.preference is not None:
-        pairs = settings.algorithm.preference.model_dump(mode="json")
-        plain["algorithm"]["preference"] = pairs | {"replay": {"mode": "current"}}
+    if settings.algorithm.pairs is not None:
+        pairs = settings.algorithm.pairs.model_dump(mode="json")
+        plain["algorithm"]["credit"] = pairs | {"replay": {"mode": "current"}}
     plain["train"] |= {
         "steps": 2,
         "epochs": None,
