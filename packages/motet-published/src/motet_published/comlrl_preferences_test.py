@@ -47,7 +47,7 @@ def at(config: Any, path: str) -> Any:
 
 def test_madpo_is_one_step_on_all_tasks_with_the_published_defaults() -> None:
     config = resolved("madpo")
-    preference = config.algorithm.preference
+    preference = config.algorithm.credit
     assert config.rollout.samples == (80,)
     assert (preference.select, preference.pairs, preference.beta) == ("reward_gap", 16, 0.1)
     assert (config.algorithm.epochs, preference.batch_size) == (3, 2)
@@ -56,7 +56,7 @@ def test_madpo_is_one_step_on_all_tasks_with_the_published_defaults() -> None:
 
 def test_an_iteration_of_madpo_is_a_step_that_compares_two_halves() -> None:
     config = resolved("madpo_iter")
-    preference = config.algorithm.preference
+    preference = config.algorithm.credit
     assert config.rollout.samples == (40,), "20 of each side"
     assert (preference.compare, preference.select) == ("halves", "comparator_reward")
     assert (preference.pairs, preference.replay.mode) == (4, "current")

@@ -54,7 +54,7 @@ def test_values_are_those_of_yaml_and_what_python_writes(resolved):
     assert found.optimizer.learning_rate == 5e-6
     assert found.data.train.split == "train[:1000]"
     assert found.algorithm.turn_weights == (1.5, 0.5)
-    assert (found.decode.top_k, found.algorithm.scale) == (0, "std")
+    assert (found.decode.top_k, found.algorithm.credit.scale) == (0, "std")
     assert found.environment.options["reward"] == {"shift": -4}
 
 

@@ -222,14 +222,28 @@ def test_what_cannot_be_done_is_refused_and_says_why(key):
 def test_what_no_key_says_is_as_published():
     config = resolved()
     algorithm, optimizer = config.algorithm, config.optimizer
-    assert (algorithm.name, algorithm.scope, algorithm.gae_lambda, algorithm.gamma) == (
+    assert (
+        algorithm.name,
+        algorithm.credit.scope,
+        algorithm.credit.gae_lambda,
+        algorithm.gamma,
+    ) == (
         "maporl",
         "token",
         0.95,
         0.3,
     )
-    assert (algorithm.clip_low, algorithm.clip_high, algorithm.clip_value) == (0.2, 0.2, 0.2)
-    assert (algorithm.kl_in, algorithm.kl_coefficient, algorithm.epochs, algorithm.minibatches) == (
+    assert (algorithm.loss.clip_low, algorithm.loss.clip_high, algorithm.credit.clip_value) == (
+        0.2,
+        0.2,
+        0.2,
+    )
+    assert (
+        algorithm.kl.kind,
+        algorithm.kl.coefficient,
+        algorithm.epochs,
+        algorithm.minibatches,
+    ) == (
         "reward",
         0.002,
         4,

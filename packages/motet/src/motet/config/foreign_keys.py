@@ -12,7 +12,7 @@ _MICRO = (
     "micro-batches are cut by tokens; gradients accumulate",
 )
 _STEPS = ("train.steps", "the number of training steps")
-_KL = ("algorithm.kl_coefficient", "with algorithm.kl_in: loss or reward")
+_KL = ("algorithm.kl.coefficient", "with algorithm.kl.kind: loss or reward")
 _LONGEST = ("decode.max_new_tokens", "the maximum length of a completion in tokens")
 _PROMPT = ("rollout.on_long_prompt", "prompts are not truncated; the limit is the model's context")
 _ENGINE = (
@@ -33,11 +33,11 @@ _CHECKPOINT = ("train.checkpoint_every", "the number of steps between checkpoint
 _CHECKPOINTING = ("models.NAME.checkpointing", "true or false")
 _DATA = ("data.train", "path or name, and split")
 _REWARD = ("reward", "./file.py:NAME, a function (task, texts) -> number")
-_NORM = ("algorithm.scale", "none or std")
+_NORM = ("algorithm.credit.scale", "none or std")
 _AGENTS = ("team", "a mapping agent -> policy; the environment sets the agents")
 _LENGTH = ("rollout.samples", "one entry per turn, such as [4, 1] for two turns")
 _RATE = ("optimizer.learning_rate", "for all trained policies")
-_CLIP = ("algorithm.clip_low", "and algorithm.clip_high, with policy_loss: clipped_surrogate")
+_CLIP = ("algorithm.loss.clip_low", "and clip_high, with algorithm.loss.kind: clipped_surrogate")
 _EPOCHS = ("algorithm.epochs", "passes over the samples of a step")
 _MINIBATCHES = ("algorithm.minibatches", "optimizer steps per pass")
 
@@ -142,7 +142,7 @@ FOREIGN_KEYS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("adam_beta1", "adam_beta2"), ("optimizer.betas", "[beta1, beta2]")),
     "optim": ("optimizer.kind", "adamw or adamw_8bit"),
     **dict.fromkeys(("epsilon", "clip_ratio", "cliprange", "clip_range", "clip_eps"), _CLIP),
-    "epsilon_high": ("algorithm.clip_high", "the upper end of the clip range"),
+    "epsilon_high": ("algorithm.loss.clip_high", "the upper end of the clip range"),
     **dict.fromkeys(("num_iterations", "ppo_epochs", "num_ppo_epochs"), _EPOCHS),
     **dict.fromkeys(("ppo_mini_batch_size", "num_mini_batches"), _MINIBATCHES),
     **dict.fromkeys(
@@ -153,7 +153,9 @@ FOREIGN_KEYS: Mapping[str, tuple[str, str]] = {
         ("entropy_coeff", "entropy_coef", "ent_coef"),
         ("algorithm.entropy_coefficient", "the weight of the entropy bonus"),
     ),
-    **dict.fromkeys(("lam", "lambda", "gae_lam"), ("algorithm.gae_lambda", "λ of TD(λ) and GAE")),
+    **dict.fromkeys(
+        ("lam", "lambda", "gae_lam"), ("algorithm.credit.gae_lambda", "λ of TD(λ) and GAE")
+    ),
     "discount": ("algorithm.gamma", "the discount between turns"),
     **dict.fromkeys(("temperature", "top_p", "top_k"), ("decode", "temperature, top_p and top_k")),
     **dict.fromkeys(("stop_sequences", "stop_strings"), ("decode.stop", "a list of strings")),
@@ -172,7 +174,7 @@ FOREIGN_KEYS: Mapping[str, tuple[str, str]] = {
     ),
     **dict.fromkeys(
         ("ref_model", "reference_model"),
-        ("algorithm.kl_in", "the reference is where each policy started, if loss or reward"),
+        ("algorithm.kl.kind", "the reference is where each policy started, if loss or reward"),
     ),
     **dict.fromkeys(
         ("num_workers", "dataloader_num_workers"), ("sandbox.workers", "for programs of models")

@@ -23,7 +23,7 @@ team:
   aux: aux
   main: {policy: [main], decode: {temperature: 0.5}}
 decode: {max_new_tokens: 44}
-algorithm: {name: magrpo, scale: std}
+algorithm: {name: magrpo, credit: {scale: std}}
 train: {steps: 60}
 """
 
@@ -46,7 +46,10 @@ def test_a_config_is_read(small):
     assert (config.name, config.seed, config.train.steps) == ("small", 0, 60)
     assert config.environment.options == {"hard": True}
     assert config.team["aux"].policy == ("aux",)
-    assert (config.algorithm.baseline, config.algorithm.scale) == ("group_mean", "std")
+    assert (config.algorithm.credit.baseline, config.algorithm.credit.scale) == (
+        "group_mean",
+        "std",
+    )
 
 
 def test_what_a_player_says_differently_lies_over_what_is_common(small):
@@ -67,7 +70,10 @@ def test_the_common_value_can_be_overridden_after_a_dump(small, tmp_path):
     dumped.write_text(dump_config(load_config(small)))
     config = load_config(dumped, ["decode.max_new_tokens=9", "algorithm.name=marloo"])
     assert config.decode_of("main").max_new_tokens == 9
-    assert (config.algorithm.baseline, config.algorithm.scale) == ("leave_one_out", "std")
+    assert (config.algorithm.credit.baseline, config.algorithm.credit.scale) == (
+        "leave_one_out",
+        "std",
+    )
 
 
 def test_a_dump_loads_equal_and_dumps_equal(small, tmp_path):
@@ -86,7 +92,7 @@ def test_a_dump_loads_equal_and_dumps_equal(small, tmp_path):
     assert again == config
     assert dump_config(again) == text
     assert "max_nodes: 4096" in text
-    assert "  # baseline: group_mean" in text
+    assert "  # credit.baseline: group_mean" in text
 
 
 @pytest.mark.parametrize(
@@ -260,10 +266,10 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
             "override 'algorithm.name=magprpo': algorithm.name is 'magprpo' (did you mean "
             "'magrpo'?)",
         ),
-        ("algorithm.baseline=mean", "algorithm.baseline is 'mean'"),
+        ("algorithm.credit.baseline=mean", "algorithm.credit.baseline is 'mean'"),
         (
             "algorithm.name=mareinforce",
-            "algorithm: scale std needs a baseline, got baseline none: set scale: none",
+            "algorithm.credit: scale std needs a baseline, got baseline none: set scale: none",
         ),
         (
             "train.epochs=2",
@@ -312,7 +318,9 @@ def test_a_bad_override_is_named(small, override, complaint):
 
 
 def test_a_bad_key_in_a_file_is_named_with_file_and_line(small):
-    small.write_text(SMALL.replace("scale: std}", "scale: std,\n  gama: 1}").replace("seed: 0", ""))
+    small.write_text(
+        SMALL.replace("scale: std}}", "scale: std},\n  gama: 1}").replace("seed: 0", "")
+    )
     assert complaint_of(small) == "small.yaml:13: algorithm.gama: unknown key; did you mean gamma?"
 
 
@@ -389,7 +397,7 @@ def test_a_python_file_is_relative_to_the_config_that_names_it(small, tmp_path):
     config = load_config(small)
     assert config.reward is not None
     assert config.reward.name == f"{tmp_path.resolve()}/mine.py:Reward"
-    assert (config.algorithm.baseline, config.algorithm.scale) == ("group_max", "std")
+    assert (config.algorithm.credit.baseline, config.algorithm.credit.scale) == ("group_max", "std")
     (tmp_path / "dumped.yaml").write_text(dump_config(config))
     assert load_config(tmp_path / "dumped.yaml") == config
 
@@ -404,9 +412,9 @@ def test_a_config_names_its_own_baseline_and_loss(small, tmp_path):
     small.write_text(SMALL.replace("name: magrpo", own))
     algorithm = load_config(small).algorithm
     comparison = Comparison(torch.tensor([1.0, 2.0]), torch.tensor([0, 0]))
-    assert BASELINES[algorithm.baseline].of(comparison).tolist() == [7.0, 7.0]
-    assert BASELINES[algorithm.baseline].siblings
-    assert POLICY_LOSSES[algorithm.policy_loss].ratio is None
+    assert BASELINES[algorithm.credit.baseline].of(comparison).tolist() == [7.0, 7.0]
+    assert BASELINES[algorithm.credit.baseline].siblings
+    assert POLICY_LOSSES[algorithm.loss.kind].ratio is None
     assert "has no ratio" in complaint_of(small, "algorithm.epochs=2")
     wrong = f"algorithm.baseline={tmp_path}/mine.py:WRONG"
     assert "of type int; expected a function or a Baseline" in complaint_of(small, wrong)

@@ -613,8 +613,11 @@ class AlgorithmOfCode(Algorithm):
     known, and sections that the row completes are as they were written."""
 
     credit: Any = GroupCredit()
+    """The keys of `credit` that the config has."""
     loss: Any = PolicyGradient()
+    """The keys of `loss` that the config has."""
     kl: Any = None
+    """The keys of `kl` that the config has."""
 
     @model_validator(mode="after")
     def _refuse_nonsense(self) -> Self:
