@@ -81,7 +81,7 @@ def test_marlhf_iter_learns_the_reward_again_in_every_iteration() -> None:
     assert (learnt.epochs, learnt.iterations, config.train.epochs) == (2, 4, 12)
 
 
-MADPO, MARLHF = "algorithm.preference", "reward_model"
+MADPO, MARLHF = "algorithm.credit", "reward_model"
 BOTH = {
     "preference_num_candidates": (6, {"madpo": ("rollout.samples", [6]),
                                       "marlhf": ("reward_model.samples", 6)}),
@@ -98,7 +98,7 @@ BOTH = {
         "madpo": ("centralized.tags", {"helper": "auxiliary", "main": "main"}),
         "marlhf": ("team", {"joint": {"policy": ["joint"], "system": None, "decode": None}})}),
     "dpo_beta": (0.3, {"madpo": (f"{MADPO}.beta", 0.3)}),
-    "rl_algorithm": ("maac", {"marlhf": ("algorithm.critic_view", "joint")}),
+    "rl_algorithm": ("maac", {"marlhf": ("algorithm.credit.kind", "critic")}),
     "reward_model_name": ("other/model", {"marlhf": ("models.reward.path", "other/model")}),
     "reward_model_device": ("cpu", {"marlhf": ("models.reward.device", "cpu")}),
     "reward_learning_rate": (1e-4, {"marlhf": ("reward_model.optimizer.learning_rate", 1e-4)}),

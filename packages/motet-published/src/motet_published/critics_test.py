@@ -122,7 +122,6 @@ def test_advantages_are_normalised_over_a_step_of_more_than_one():
     four = {"rollout_buffer_size": 4}
     assert resolved({**four, "advantage_normalization": True}).algorithm.credit.whiten is True
     assert resolved({**four, "normalize_advantage": False}).algorithm.credit.whiten is False
-    assert resolved({**four, "advantage_normalization": True}).algorithm.credit.scale == "none"
     assert (
         resolved(
             {"rollout_buffer_size": 1, "advantage_normalization": True}

@@ -196,6 +196,7 @@ def backward(loss, at_BL) -> list[float]:
 # ------------------------------------------------------------------------- every option
 
 CLIPPED = {"loss": {"kind": "clipped_surrogate"}}
+IN_REWARD = {"kl": {"kind": "reward", "coefficient": 0.1}}
 DIVERGENCE = {"kl": {"kind": "loss", "coefficient": 0.1}}
 AVERAGED = {"credit": {"baseline": "moving_average"}}
 PRUNING = {"rollout": {"samples": [3, 2], "expand": "random"}}
@@ -216,7 +217,7 @@ EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     "loss.clip_low": (CLIPPED, 0.5, {}),
     "loss.clip_high": (CLIPPED, 0.5, {}),
     "loss.clip_dual": (CLIPPED, 1.5, {}),
-    "kl.kind": ({"kl_in": "reward", "kl_coefficient": 0.1}, {"kind": "loss", "coefficient": 0.1}, {}),
+    "kl.kind": (IN_REWARD, DIVERGENCE["kl"], {}),
     "kl.coefficient": (DIVERGENCE, 0.2, {}),
     "kl.estimator": (DIVERGENCE, "k3", {}),
     "kl.target": (DIVERGENCE, 0.5, {}),
