@@ -229,7 +229,9 @@ def test_a_published_key_with_an_effect_gets_no_note(noted):
 
 def test_an_own_key_without_effect_stays_and_is_refused(noted):
     found, _ = noted("motet.algorithm.average_decay=0.5")
-    with pytest.raises(ConfigError, match=r"motet\.algorithm\.average_decay: algorithm\.credit\.aver"):
+    with pytest.raises(
+        ConfigError, match=r"motet\.algorithm\.average_decay: algorithm\.credit\.aver"
+    ):
         refuse_keys_without_effect(found)
 
 

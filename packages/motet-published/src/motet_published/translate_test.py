@@ -4,6 +4,7 @@ import re
 import pytest
 
 from motet.config.load import make_config
+from motet.config.sections import EmbeddedModel
 from motet.config.yaml import Document
 from motet.errors import ConfigError
 from motet.settings import TinyModel
@@ -62,7 +63,7 @@ def test_magrpo_is_two_agents_with_a_full_model_each():
 def test_an_empty_section_of_motets_own_is_said_too():
     own = {"motet": {"models": {"base": {"path": None, "embedded": {}}}}}
     base = resolved(magrpo(), own).models["base"]
-    assert (base.path, base.embedded) == (None, TinyModel())
+    assert base == EmbeddedModel(embedded=TinyModel())
     assert resolved(magrpo(), {"motet": {}}) == resolved(magrpo())
 
 

@@ -278,7 +278,10 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
             "train.epochs=2",
             "train: got steps 60 and epochs 2, expected exactly one (the other: null)",
         ),
-        ("models.tiny.path=x", "models.tiny: got both of path and embedded, expected exactly one"),
+        (
+            "models.tiny.path=x",
+            "models.tiny: got path and embedded, expected exactly one of path or embedded",
+        ),
         (
             "models.tiny.device=gpu",
             "models.tiny.device: got 'gpu', expected auto, cpu, mps, cuda, or cuda:0, cuda:1, ...",
