@@ -18,8 +18,8 @@ import yaml
 ROOT = Path(__file__).parent.parent
 RUNS = Path(os.environ.get("RUNS", "runs")).resolve() / "results"
 STD_KL = (
-    "algorithm={scale: std, reduce: token_mean, "
-    "kl_in: loss, kl_estimator: k3, kl_coefficient: 0.02}"
+    "algorithm={credit: {scale: std}, reduce: token_mean, "
+    "kl: {kind: loss, estimator: k3, coefficient: 0.02}}"
 )
 """Options that many codes of GRPO have. The config itself has the defaults of magrpo."""
 
@@ -85,7 +85,7 @@ ONE_SHOT = (
     "train.steps=1",
     "train.tasks_per_step=96",
     "algorithm.epochs=4",
-    "algorithm.preference={batch_size: 32, pairs: 16}",
+    "algorithm.credit={batch_size: 32, pairs: 16}",
     "optimizer={schedule: constant, warmup_steps: 0}",
 )
 """All pairs come from the initial team: 96 problems with 80 games each."""

@@ -173,7 +173,7 @@ def soak(minutes: float, runs: Path) -> tuple[list[Sample], dict[str, Any]]:
     shutil.rmtree(runs / "soak", ignore_errors=True)
     motet = [sys.executable, "-c", "from motet.commands.main import main; main()"]
     keys = ["name=soak", "train.steps=1000000", "evaluation.every=50", "evaluation.tasks=64"]
-    keys += ["algorithm={kl_in: loss, kl_estimator: k3, kl_coefficient: 0.02}"]  # and a reference
+    keys += ["algorithm.kl={kind: loss, estimator: k3, coefficient: 0.02}"]  # and a reference
     runs.mkdir(parents=True, exist_ok=True)
     with (runs / "soak.log").open("wb") as log:
         run = subprocess.Popen(

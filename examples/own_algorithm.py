@@ -23,8 +23,8 @@ if __name__ == "__main__":
         "examples/same_number.yaml",
         [
             "name=own_algorithm",
-            "algorithm={name: magrpo, policy_loss: clipped_surrogate, epochs: 2}",
-            "algorithm.baseline=examples/own_algorithm.py:group_median",
+            "algorithm={name: magrpo, loss: {kind: clipped_surrogate}, epochs: 2}",
+            "algorithm.credit.baseline=examples/own_algorithm.py:group_median",
         ],
         overwrite=True,
     )

@@ -6,7 +6,7 @@ Every model that is loaded uses the configured one, and the results are the same
 import pytest
 
 import motet
-from motet.config.sections import ModelConfig
+from motet.config.sections import StoredModel
 from motet.models import backbone
 from motet_verifier import api
 from motet_verifier.model import Verifier
@@ -58,7 +58,7 @@ def test_base_policies_references_critics_warm_up_and_evaluation_obey_the_key(
 
 def test_a_verifier_is_trained_with_the_attention_of_its_model(model_folder, asked):
     settings = VerifierTraining(
-        model=ModelConfig(path=str(model_folder("llama")), device="cpu", attention="eager")
+        model=StoredModel(path=str(model_folder("llama")), device="cpu", attention="eager")
     )
     found = api._fresh(settings, [], None)
     assert isinstance(found, Verifier)

@@ -545,15 +545,15 @@ def test_a_dry_run_says_what_a_step_costs_and_makes_nothing(motet, place):
 def test_a_run_says_what_it_derived_records_it_and_is_resumed_by_either_config(motet, tmp_path):
     line = f"rollout.samples=[2,1] name=derived evaluation.every=0 --runs {tmp_path}"
     derived = (
-        "algorithm.group_by: task, because rollout.samples [2, 1] has one sample per Round after "
-        "turn 1"
+        "algorithm.credit.group_by: task, because rollout.samples [2, 1] has one sample per Round "
+        "after turn 1"
     )
     code, out, _ = motet(f"train run.yaml {line} --dry-run")
     assert (code, out.count(derived)) == (0, 1)
     code, out, said = motet(f"train run.yaml {line} train.steps=1")
     assert (code, "".join((out, said)).count(derived)) == (0, 1)
     record = tmp_path / "derived" / "config.yaml"
-    assert "\n  group_by: task\n" in record.read_text()
+    assert "\n    group_by: task\n" in record.read_text()
     assert motet(f"train run.yaml {line} train.steps=2 --resume")[0] == 0
     code, out, said = motet(f"train {record} train.steps=3 --resume --runs {tmp_path}")
     assert (code, derived in "".join((out, said))) == (0, False), "the record says it"

@@ -115,6 +115,6 @@ def test_the_loss_of_the_page_about_algorithms_has_the_policy_gradient_at_its_st
     logp = torch.tensor([[-1.0, -2.0]], requires_grad=True)
     advantages, mask = torch.tensor([[0.5, -3.0]]), torch.tensor([[True, True]])
     inputs = LossInputs(logp, logp.detach(), advantages, mask, Clip(0.2, 0.2))
-    loss = POLICY_LOSSES[algorithm.policy_loss].of(inputs)
+    loss = POLICY_LOSSES[algorithm.loss.kind].of(inputs)
     (gradient,) = torch.autograd.grad(loss.sum(), logp)
     assert torch.allclose(gradient, -advantages)

@@ -56,7 +56,10 @@ def test_an_environment_a_reward_an_algorithm_a_credit_and_rows_as_objects(tmp_p
     assert written.environment.name.startswith("object:tests.games:Coded@")
     assert written.reward.name.startswith(f"object:{__name__}:high@")
     assert written.credit.startswith(f"object:{__name__}:twice@")
-    assert (written.algorithm.baseline, written.algorithm.scale) == ("leave_one_out", "std")
+    assert (written.algorithm.credit.baseline, written.algorithm.credit.scale) == (
+        "leave_one_out",
+        "std",
+    )
     rewards = [one["play/reward"] for one in steps(run)]
     assert any(reward > 1.0 for reward in rewards), "the lottery alone pays at most 1"
 

@@ -185,7 +185,7 @@ def test_pairs_per_gradient_step_and_a_resumed_run(train, tmp_path) -> None:
         ),
         (
             {"algorithm": {"name": "madpo", "minibatches": 2, "preference": {"batch_size": 2}}},
-            "got preference with batch_size 2 and minibatches 2",
+            "got credit.kind pairs with batch_size 2 and minibatches 2",
         ),
     ],
 )

@@ -140,7 +140,7 @@ def test_a_critic_that_trains_all_weights_of_a_quantised_model_is_refused_whethe
 
 def test_an_embedded_model_is_not_quantised():
     with pytest.raises(
-        motet.ConfigError, match="got quantize 4bit with embedded, expected quantize: none"
+        motet.ConfigError, match='quantize: got "4bit" with embedded, which has no quantize'
     ):
         motet.read_config(
             run_config(models={"tiny": {"embedded": {}, "quantize": "4bit"}}, policies=LORA)

@@ -77,7 +77,7 @@ def config_of(job: Job) -> RunConfig:
         "rollout": {"samples": (job.group,) * job.turns},
         "algorithm": {
             "name": "magrpo",
-            **({"kl_in": "reward", "kl_coefficient": 0.1} if job.reference_kl else {}),
+            **({"kl": {"kind": "reward", "coefficient": 0.1}} if job.reference_kl else {}),
         },
         "optimizer": {"learning_rate": 1e-6},
         "train": {"steps": 10_000, "tasks_per_step": job.prompts},

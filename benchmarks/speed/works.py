@@ -176,7 +176,7 @@ def _informing() -> Iterator[Work]:
                     )
         yield against("comlrl", f"kl_{prompts}", *both, prompts=prompts, reference_kl=True)
     # TRL adds the KL to the loss
-    in_loss = {"algorithm": {"kl_in": "loss", "kl_coefficient": 0.04, "kl_estimator": "k3"}}
+    in_loss = {"algorithm": {"kl": {"kind": "loss", "coefficient": 0.04, "estimator": "k3"}}}
     yield against("trl", "solo_kl_4", *both, agents=1, prompts=4, reference_kl=True, ours=in_loss)
 
 

@@ -244,11 +244,10 @@ SMALL: dict[str, Any] = {
 def _is_small(config: RunConfig) -> bool:
     plan = config.rollout
     tokens = max(config.decode_of(agent).max_new_tokens for agent in config.team)
-    tiny = [base.embedded for base in config.models.values()]
+    tiny = [base.embedded for base in config.models.values() if base.path is None]
     sizes = [
         max(one.hidden_size, one.layers, one.feed_forward, one.context, one.vocabulary) <= 512
         for one in tiny
-        if one
     ]
     lengths = (
         config.train.steps or 9,

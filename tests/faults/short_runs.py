@@ -27,8 +27,8 @@ SHORT = {
         "models.tiny.embedded.hidden_size=64", "models.tiny.embedded.layers=2",
         "models.tiny.embedded.initializer_range=0.1", "train.tasks_per_step=2",
         "train.checkpoint_every=2",
-        "algorithm={scale: std, reduce: token_mean, kl_in: loss, kl_estimator: k3, "
-        "kl_coefficient: 0.02}",
+        "algorithm={credit: {scale: std}, reduce: token_mean, "
+        "kl: {kind: loss, estimator: k3, coefficient: 0.02}}",
     ),
     "relay_mappo": (
         "environment.digits=1", "environment.codes=1", "warmup.steps=60", "warmup.batch_size=32",

@@ -266,8 +266,8 @@ FAULTS = [
     Edit(
         NUMBERS + "a_completion_without_advantage_has_the_gradient_of_the_divergence_alone",
         "batch/objectives.py",
-        "algorithm.kl_in == \"loss\":",
-        "False:",
+        "if kl is not None:",
+        "if False:",
     ),
     Edit(
         NUMBERS + "the_dual_clip_bounds_negative_advantages_only_and_reaches_the_loss",
@@ -278,8 +278,8 @@ FAULTS = [
     Edit(
         NUMBERS + "the_dual_clip_bounds_negative_advantages_only_and_reaches_the_loss",
         "batch/objectives.py",
-        "Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)",
-        "Clip(algorithm.clip_low, algorithm.clip_high)",
+        "Clip(loss.clip_low, loss.clip_high, loss.clip_dual)",
+        "Clip(loss.clip_low, loss.clip_high)",
     ),
     Edit(
         NUMBERS + "checkpointing_blocks_keeps_every_gradient_of_an_adapter",
@@ -410,7 +410,7 @@ FAULTS = [
     Edit(
         RUNS + "the_divergence_in_the_reward_changes_the_returns",
         "credit/assign.py",
-        "    if algorithm.kl_in != \"reward\":\n        return torch.zeros_like",
+        "    if algorithm.kl_in_reward is None:\n        return torch.zeros_like",
         "    if True:\n        return torch.zeros_like",
     ),
     Edit(

@@ -173,6 +173,6 @@ def test_a_verifier_that_cannot_be_asked_is_refused_before_any_work(tmp_path):
         motet.evaluate(config, show="silent")
     with pytest.raises(
         ConfigError,
-        match="got none of base_url, folder, constant, ensemble and agents; expected exactly one",
+        match="got none, expected exactly one of base_url, folder, constant, ensemble or agents",
     ):
         motet.evaluate(config | {"verifier": {}}, show="silent")

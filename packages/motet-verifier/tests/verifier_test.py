@@ -18,7 +18,7 @@ import motet_verifier
 from motet.assembly.services import verifier_of
 from motet.commands.main import main
 from motet.config.paths import config_path
-from motet.config.sections import VerifierConfig as VerifierSection
+from motet.config.sections import VerifierFolder
 from motet.core import Message, walk
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
@@ -166,7 +166,7 @@ def test_a_run_is_paid_what_its_config_reads(reads, tmp_path):
         make_verifier_folder(tmp_path),
         (Message("user", "6 * 7?"), Message("assistant", "two times\nthree\nsix")),
     )
-    section = VerifierSection.model_validate(
+    section = VerifierFolder.model_validate(
         {"folder": str(folder), "reads": reads, "device": "cpu"}
     )
     (score,) = asyncio.run(verifier_of(section, seed=0).score([chat]))

@@ -117,16 +117,17 @@ def set_updates(
     _set_early_termination(config, turns=len(samples), agents=agents)
     _set_kl_penalty(config)
     if "trainer.epsilon_clip" in config:
-        config.set("algorithm.policy_loss", "clipped_surrogate", "trainer.epsilon_clip")
-        config.copy("trainer.epsilon_clip", "algorithm.clip_low", "algorithm.clip_high")
+        config.set("algorithm.loss.kind", "clipped_surrogate", "trainer.epsilon_clip")
+        config.copy("trainer.epsilon_clip", "algorithm.loss.clip_low", "algorithm.loss.clip_high")
     normalization = "trainer.advantage_normalization"
     if critics is None and normalization in config:
-        config.set("algorithm.scale", "std" if config[normalization] else "none", normalization)
+        scale = "std" if config[normalization] else "none"
+        config.set("algorithm.credit.scale", scale, normalization)
     elif normalization in config:
         # As published, advantages are not normalised if a step has only one sample per agent and
         # turn: that would make the advantage zero.
         whiten = config[normalization] and tasks * samples[0] > 1
-        config.set("algorithm.whiten", whiten, normalization)
+        config.set("algorithm.credit.whiten", whiten, normalization)
     if critics is not None:
         set_critics(config, critics, models)
 
@@ -302,8 +303,8 @@ def _set_kl_penalty(config: Translation) -> None:
     """Set the KL penalty in the reward."""
     if config.get("trainer.reference_kl_enabled", False):
         coefficient = config.get("trainer.reference_kl_coef", REFERENCE_KL_COEF)
-        config.set("algorithm.kl_in", "reward", "trainer.reference_kl_enabled")
-        config.set("algorithm.kl_coefficient", coefficient, "trainer.reference_kl_enabled")
+        config.set("algorithm.kl.kind", "reward", "trainer.reference_kl_enabled")
+        config.set("algorithm.kl.coefficient", coefficient, "trainer.reference_kl_enabled")
     else:
         config.ignore("{key} needs reference_kl_enabled: true", "trainer.reference_kl_coef")
 

@@ -322,7 +322,7 @@ CRITIC_KEYS: KeyTable = {
 
 
 GROUP_KEYS: KeyTable = {
-    "trainer.advantage_mode": Renamed("algorithm.baseline", advantage_mode),
+    "trainer.advantage_mode": Renamed("algorithm.credit.baseline", advantage_mode),
 }
 """The keys of trainers that compare the samples of a group. The others refuse them."""
 

@@ -157,8 +157,8 @@ CHANGES = {
     "trainer.per_device_train_batch_size": Case(5, {"train.tasks_per_step": 5}),
     "trainer.discount": Case(0.9, {"algorithm.gamma": 0.9}),
     "trainer.turn_gradient_weights": Case([1.2, 0.8], {"algorithm.turn_weights": [1.2, 0.8]}),
-    "trainer.advantage_normalization": Case(True, {"algorithm.scale": "std"}),
-    "trainer.advantage_mode": Case("rloo", {"algorithm.baseline": "leave_one_out"}),
+    "trainer.advantage_normalization": Case(True, {"algorithm.credit.scale": "std"}),
+    "trainer.advantage_mode": Case("rloo", {"algorithm.credit.baseline": "leave_one_out"}),
     "trainer.early_termination_weight": Case(
         2.0, {
             "algorithm.stopped_weight": 2.0,
@@ -175,14 +175,14 @@ CHANGES = {
     "trainer.adam_epsilon": Case(1e-6, {"optimizer.epsilon": 1e-6}),
     "trainer.max_grad_norm": Case(0.5, {"optimizer.clip_norm": 0.5}),
     "trainer.reference_kl_coef": Case(
-        0.3, {"algorithm.kl_in": "reward", "algorithm.kl_coefficient": 0.3},
+        0.3, {"algorithm.kl.kind": "reward", "algorithm.kl.coefficient": 0.3},
         {"trainer.reference_kl_enabled": True}
     ),
     "trainer.reference_kl_enabled": Case(
-        True, {"algorithm.kl_in": "reward", "algorithm.kl_coefficient": 0.1},
+        True, {"algorithm.kl.kind": "reward", "algorithm.kl.coefficient": 0.1},
     ),
     "trainer.epsilon_clip": Case(
-        0.1, {"algorithm.policy_loss": "clipped_surrogate", "algorithm.clip_high": 0.1},
+        0.1, {"algorithm.loss.kind": "clipped_surrogate", "algorithm.loss.clip_high": 0.1},
     ),
     "critic_model.name": Case(
         "other/critic", {"models.critic.path": "other/critic", "critic.model": "critic"},
@@ -209,7 +209,7 @@ CHANGES = {
     "trainer.critic_learning_rate": Case(3e-4, {"critic.optimizer.learning_rate": 3e-4}),
     "trainer.value_loss_coef": Case(0.6, {"critic.coefficient": 1.2}),
     "trainer.value_clip_range": Case(
-        0.3, {"algorithm.clip_value": 0.3}, {"trainer.use_separate_critic": False},
+        0.3, {"algorithm.credit.clip_value": 0.3}, {"trainer.use_separate_critic": False},
     ),
     "trainer.entropy_coef": Case(0.01, {"algorithm.entropy_coefficient": 0.01}),
     "seed": Case(42, {"seed": 42}),
@@ -340,7 +340,10 @@ def test_every_published_word_for_a_choice_is_known():
         )
     assert at(motet_config(translated(layer("trainer.top_k", None))), "decode.top_k") == 0
     assert (
-        at(motet_config(translated(layer("trainer.normalize_advantage", False))), "algorithm.scale")
+        at(
+            motet_config(translated(layer("trainer.normalize_advantage", False))),
+            "algorithm.credit.scale",
+        )
         == "none"
     )
 

@@ -82,7 +82,7 @@ def set_critics(
 
     `gae_lambda` is 0, because the published targets are one reward plus one value.
     """
-    config.set("algorithm.gae_lambda", 0.0)
+    config.set("algorithm.credit.gae_lambda", 0.0)
     if config.get(_SEPARATE, True):
         _set_separate_critics(config, critics, agent_models)
     else:
@@ -110,7 +110,7 @@ def _set_critics_on_policies(config: Translation, critics: Critics) -> None:
                 "of both",
             )
     config.set("critic.train", "policy", _SEPARATE)
-    config.copy("trainer.value_clip_range", "algorithm.clip_value")
+    config.copy("trainer.value_clip_range", "algorithm.credit.clip_value")
     config.ignore(
         "{key} needs use_separate_critic: true",
         "trainer.critic_learning_rate",

@@ -65,11 +65,11 @@ _ITERATIVE: KeyTable = {
     "trainer.preference_replay_dir": NoEffect("earlier pairs are read from the run folder"),
 }  # fmt: skip
 _MADPO: KeyTable = {
-    "trainer.dpo_beta": Renamed("algorithm.preference.beta"),
+    "trainer.dpo_beta": Renamed("algorithm.credit.beta"),
     "trainer.num_generations": NoEffect("preference_num_candidates says how many are sampled"),
     "trainer.advantage_normalization": _NO_ADVANTAGE,
     "trainer.reference_kl_enabled": NoEffect(
-        "the published loss of a pair has no KL penalty; motet.algorithm.preference.reference=true "
+        "the published loss of a pair has no KL penalty; motet.algorithm.credit.reference=true "
         "gives it a reference",
         silent=(False,),
     ),
@@ -111,7 +111,7 @@ _MARLHF: KeyTable = {
 def keys_of_preferences(trainer: str) -> KeyTable:
     """Return the table of madpo, marlhf, madpo_iter or marlhf_iter."""
     marlhf, iterative = trainer.startswith("marlhf"), trainer.endswith("_iter")
-    section = "reward_model" if marlhf else "algorithm.preference"
+    section = "reward_model" if marlhf else "algorithm.credit"
     choices = ("reward_gap", "all", "random", *((SELECT_ITER,) if iterative else ()))
     pairs: KeyTable = {
         _SELECT: Renamed(f"{section}.select", one_of({name: name for name in choices})),
@@ -134,7 +134,7 @@ def madpo(config: Translation, name: str) -> None:
 
 def madpo_iter(config: Translation, name: str) -> None:
     """An iteration is a step on all training tasks."""
-    _set_iterative(config, "algorithm.preference")
+    _set_iterative(config, "algorithm.credit")
     steps = config.get(_ITERATIONS, ITERATIONS)
     _set_pairs(config, name, _compared(config), steps=steps, epochs=1)
     config.set("evaluation.every", 1)
@@ -147,7 +147,7 @@ def _set_pairs(config: Translation, name: str, samples: int, steps: int, epochs:
     set_task(config, name, "madpo", [samples])
     buffer = config.get("trainer.rollout_buffer_size", BUFFER_SIZE)
     batch = config.get("trainer.train_batch_size", buffer)
-    config.set("algorithm.preference.batch_size", batch)
+    config.set("algorithm.credit.batch_size", batch)
     config.set("algorithm.epochs", config.get(_EPOCHS, epochs), _EPOCHS)
     config.set("train.steps", steps, _ITERATIONS)
     config.set("train.tasks_per_step", "all")

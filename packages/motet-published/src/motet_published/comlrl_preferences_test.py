@@ -47,7 +47,7 @@ def at(config: Any, path: str) -> Any:
 
 def test_madpo_is_one_step_on_all_tasks_with_the_published_defaults() -> None:
     config = resolved("madpo")
-    preference = config.algorithm.preference
+    preference = config.algorithm.credit
     assert config.rollout.samples == (80,)
     assert (preference.select, preference.pairs, preference.beta) == ("reward_gap", 16, 0.1)
     assert (config.algorithm.epochs, preference.batch_size) == (3, 2)
@@ -56,7 +56,7 @@ def test_madpo_is_one_step_on_all_tasks_with_the_published_defaults() -> None:
 
 def test_an_iteration_of_madpo_is_a_step_that_compares_two_halves() -> None:
     config = resolved("madpo_iter")
-    preference = config.algorithm.preference
+    preference = config.algorithm.credit
     assert config.rollout.samples == (40,), "20 of each side"
     assert (preference.compare, preference.select) == ("halves", "comparator_reward")
     assert (preference.pairs, preference.replay.mode) == (4, "current")
@@ -81,7 +81,7 @@ def test_marlhf_iter_learns_the_reward_again_in_every_iteration() -> None:
     assert (learnt.epochs, learnt.iterations, config.train.epochs) == (2, 4, 12)
 
 
-MADPO, MARLHF = "algorithm.preference", "reward_model"
+MADPO, MARLHF = "algorithm.credit", "reward_model"
 BOTH = {
     "preference_num_candidates": (6, {"madpo": ("rollout.samples", [6]),
                                       "marlhf": ("reward_model.samples", 6)}),
@@ -98,7 +98,7 @@ BOTH = {
         "madpo": ("centralized.tags", {"helper": "auxiliary", "main": "main"}),
         "marlhf": ("team", {"joint": {"policy": ["joint"], "system": None, "decode": None}})}),
     "dpo_beta": (0.3, {"madpo": (f"{MADPO}.beta", 0.3)}),
-    "rl_algorithm": ("maac", {"marlhf": ("algorithm.critic_view", "joint")}),
+    "rl_algorithm": ("maac", {"marlhf": ("algorithm.credit.kind", "critic")}),
     "reward_model_name": ("other/model", {"marlhf": ("models.reward.path", "other/model")}),
     "reward_model_device": ("cpu", {"marlhf": ("models.reward.device", "cpu")}),
     "reward_learning_rate": (1e-4, {"marlhf": ("reward_model.optimizer.learning_rate", 1e-4)}),

@@ -54,7 +54,7 @@ def test_values_are_those_of_yaml_and_what_python_writes(resolved):
     assert found.optimizer.learning_rate == 5e-6
     assert found.data.train.split == "train[:1000]"
     assert found.algorithm.turn_weights == (1.5, 0.5)
-    assert (found.decode.top_k, found.algorithm.scale) == (0, "std")
+    assert (found.decode.top_k, found.algorithm.credit.scale) == (0, "std")
     assert found.environment.options["reward"] == {"shift": -4}
 
 
@@ -228,8 +228,10 @@ def test_a_published_key_with_an_effect_gets_no_note(noted):
 
 
 def test_an_own_key_without_effect_stays_and_is_refused(noted):
-    found, _ = noted("motet.algorithm.kl_horizon=5")
-    with pytest.raises(ConfigError, match=r"motet\.algorithm\.kl_horizon: algorithm\.kl_horizon"):
+    found, _ = noted("motet.algorithm.average_decay=0.5")
+    with pytest.raises(
+        ConfigError, match=r"motet\.algorithm\.average_decay: algorithm\.credit\.aver"
+    ):
         refuse_keys_without_effect(found)
 
 

@@ -28,16 +28,20 @@ def notes(section, trainer="iac"):
 def test_an_actor_critic_samples_one_answer_and_traces_nothing(trainer, view):
     config = resolved({"num_turns": 2}, trainer)
     assert config.rollout.samples == (1, 1)
-    assert (config.algorithm.name, config.algorithm.critic_view, config.algorithm.gae_lambda) == (
+    assert (
+        config.algorithm.name,
+        config.algorithm.credit.view,
+        config.algorithm.credit.gae_lambda,
+    ) == (
         trainer,
         view,
         0.0,
     )
-    assert config.algorithm.policy_loss == "policy_gradient"
+    assert config.algorithm.loss.kind == "policy_gradient"
 
 
 def test_the_published_trace_can_be_laid_over():
-    assert resolved(motet={"algorithm": {"gae_lambda": 0.95}}).algorithm.gae_lambda == 0.95
+    assert resolved(motet={"algorithm": {"gae_lambda": 0.95}}).algorithm.credit.gae_lambda == 0.95
 
 
 def test_a_critic_of_the_agents_own_model_needs_no_model_of_its_own():
@@ -90,7 +94,7 @@ def test_devices_of_critics_are_those_of_their_agents_unless_said():
 def test_a_value_head_on_the_policy_has_no_model_rate_or_device_of_its_own():
     shared = {"use_separate_critic": False, "critic_learning_rate": 1e-3, "value_clip_range": 0.2}
     config = resolved(shared)
-    assert (config.critic.train, config.critic.optimizer, config.algorithm.clip_value) == (
+    assert (config.critic.train, config.critic.optimizer, config.algorithm.credit.clip_value) == (
         "policy",
         None,
         0.2,
@@ -108,7 +112,7 @@ def test_a_value_head_on_the_policy_has_no_model_rate_or_device_of_its_own():
 
 
 def test_values_are_clipped_on_the_policy_only_and_a_line_says_so():
-    assert resolved({"value_clip_range": 0.2}).algorithm.clip_value is None
+    assert resolved({"value_clip_range": 0.2}).algorithm.credit.clip_value is None
     assert notes({"value_clip_range": 0.2}) == (
         "iac.value_clip_range needs use_separate_critic: false",
     )
@@ -116,11 +120,12 @@ def test_values_are_clipped_on_the_policy_only_and_a_line_says_so():
 
 def test_advantages_are_normalised_over_a_step_of_more_than_one():
     four = {"rollout_buffer_size": 4}
-    assert resolved({**four, "advantage_normalization": True}).algorithm.whiten is True
-    assert resolved({**four, "normalize_advantage": False}).algorithm.whiten is False
-    assert resolved({**four, "advantage_normalization": True}).algorithm.scale == "none"
+    assert resolved({**four, "advantage_normalization": True}).algorithm.credit.whiten is True
+    assert resolved({**four, "normalize_advantage": False}).algorithm.credit.whiten is False
     assert (
-        resolved({"rollout_buffer_size": 1, "advantage_normalization": True}).algorithm.whiten
+        resolved(
+            {"rollout_buffer_size": 1, "advantage_normalization": True}
+        ).algorithm.credit.whiten
         is False
     )
 

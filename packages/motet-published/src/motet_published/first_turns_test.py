@@ -81,7 +81,7 @@ def test_the_oldest_files_go_on_with_the_best_sample_and_stop_at_the_termination
     assert (plan.stop_at_reward, plan.stop_by) == (4.0, "round")
     assert (algorithm.turn_weights, algorithm.stopped_weight) == ((1.2, 0.8), 2.0)
     assert algorithm.returns == "current"
-    assert algorithm.kl_in == "none"
+    assert algorithm.kl is None
     assert config.environment.options["stop_when_solved"] is False
     assert config.train.tasks_per_step == 1
     check_plan(algorithm, plan, 2)

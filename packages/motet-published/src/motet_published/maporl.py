@@ -304,17 +304,18 @@ def _set_batch(config: Translation) -> None:
 
 def _set_algorithm(config: Translation) -> None:
     if config.get("value_simplification", False):
-        config.set("algorithm.critic_view", "first", "value_simplification")
+        config.set("algorithm.credit.view", "first", "value_simplification")
     if "alpha" in config:
         config.set("algorithm.incentives.alphas", "code", "alpha")
         names = ("alpha0", "alpha1", "beta0", "beta1")
         for name, value in zip(names, config["alpha"], strict=True):
             config.set(f"algorithm.incentives.{name}", value, "alpha")
     if "kl_coef" in config:
-        kl_in = "none" if config["kl_coef"] == 0 else "reward"
-        config.set("algorithm.kl_in", kl_in, "kl_coef")
-        config.copy("kl_coef", "algorithm.kl_coefficient")
-    config.copy("cliprange", "algorithm.clip_low", "algorithm.clip_high")
+        if config["kl_coef"] == 0:
+            config.set("algorithm.kl", None, "kl_coef")
+        else:
+            config.copy("kl_coef", "algorithm.kl.coefficient")
+    config.copy("cliprange", "algorithm.loss.clip_low", "algorithm.loss.clip_high")
     betas = [key for key in ("adam_beta1", "adam_beta2") if key in config]
     if len(betas) == 1:
         raise config.error(betas[0], "expected both, adam_beta1 and adam_beta2")

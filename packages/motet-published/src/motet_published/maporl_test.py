@@ -130,7 +130,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         {"environment.bad_form_score": -10, "environment.min_length": 50},
         {"penalty_reward_value": -10, "non_box_penalty": True},
     ),
-    "value_simplification": (True, {"algorithm.critic_view": "first"}, {}),
+    "value_simplification": (True, {"algorithm.credit.view": "first"}, {}),
     "criteria_for_consensus_percentage": (
         0.5, {"environment.consensus.share": 1.0, "environment.consensus.score": 0.7}, {}
     ),
@@ -162,10 +162,10 @@ CHANGES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "total_episodes": (800, {"train.steps": 100, "train.epochs": None}, {}),
     "num_train_epochs": (1, {"train.epochs": 1}, {}),
     "vf_coef": (0.5, {"critic.coefficient": 0.5}, {}),
-    "kl_coef": (0.0, {"algorithm.kl_in": "none", "algorithm.kl_coefficient": 0.0}, {}),
-    "cliprange": (0.1, {"algorithm.clip_low": 0.1, "algorithm.clip_high": 0.1}, {}),
-    "cliprange_value": (0.4, {"algorithm.clip_value": 0.4}, {}),
-    "lam": (1.0, {"algorithm.gae_lambda": 1.0}, {}),
+    "kl_coef": (0.0, {"algorithm.kl": None}, {}),
+    "cliprange": (0.1, {"algorithm.loss.clip_low": 0.1, "algorithm.loss.clip_high": 0.1}, {}),
+    "cliprange_value": (0.4, {"algorithm.credit.clip_value": 0.4}, {}),
+    "lam": (1.0, {"algorithm.credit.gae_lambda": 1.0}, {}),
     "learning_rate": (3e-5, {"optimizer.learning_rate": 3e-5}, {}),
     "warmup_steps": (10, {"optimizer.warmup_steps": 10}, {}),
     "adam_beta1": (0.8, {"optimizer.betas": [0.8, 0.99]}, {"adam_beta1": 0.9, "adam_beta2": 0.99}),
@@ -222,14 +222,28 @@ def test_what_cannot_be_done_is_refused_and_says_why(key):
 def test_what_no_key_says_is_as_published():
     config = resolved()
     algorithm, optimizer = config.algorithm, config.optimizer
-    assert (algorithm.name, algorithm.scope, algorithm.gae_lambda, algorithm.gamma) == (
+    assert (
+        algorithm.name,
+        algorithm.credit.scope,
+        algorithm.credit.gae_lambda,
+        algorithm.gamma,
+    ) == (
         "maporl",
         "token",
         0.95,
         0.3,
     )
-    assert (algorithm.clip_low, algorithm.clip_high, algorithm.clip_value) == (0.2, 0.2, 0.2)
-    assert (algorithm.kl_in, algorithm.kl_coefficient, algorithm.epochs, algorithm.minibatches) == (
+    assert (algorithm.loss.clip_low, algorithm.loss.clip_high, algorithm.credit.clip_value) == (
+        0.2,
+        0.2,
+        0.2,
+    )
+    assert (
+        algorithm.kl.kind,
+        algorithm.kl.coefficient,
+        algorithm.epochs,
+        algorithm.minibatches,
+    ) == (
         "reward",
         0.002,
         4,

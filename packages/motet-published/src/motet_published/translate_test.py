@@ -4,6 +4,7 @@ import re
 import pytest
 
 from motet.config.load import make_config
+from motet.config.sections import EmbeddedModel
 from motet.config.yaml import Document
 from motet.errors import ConfigError
 from motet.settings import TinyModel
@@ -56,13 +57,13 @@ def test_magrpo_is_two_agents_with_a_full_model_each():
         "main": "full",
     }
     assert {policy.model for policy in config.policies.values()} == {"base"}
-    assert (config.algorithm.name, config.algorithm.baseline) == ("magrpo", "group_mean")
+    assert (config.algorithm.name, config.algorithm.credit.baseline) == ("magrpo", "group_mean")
 
 
 def test_an_empty_section_of_motets_own_is_said_too():
     own = {"motet": {"models": {"base": {"path": None, "embedded": {}}}}}
     base = resolved(magrpo(), own).models["base"]
-    assert (base.path, base.embedded) == (None, TinyModel())
+    assert base == EmbeddedModel(embedded=TinyModel())
     assert resolved(magrpo(), {"motet": {}}) == resolved(magrpo())
 
 
@@ -138,7 +139,7 @@ def test_a_later_layer_lies_over_an_earlier_one_under_any_spelling():
 
 def test_null_in_a_later_layer_takes_a_key_back():
     assert (
-        resolved(magrpo(epsilon_clip=0.2), {"magrpo": {"epsilon_clip": None}}).algorithm.policy_loss
+        resolved(magrpo(epsilon_clip=0.2), {"magrpo": {"epsilon_clip": None}}).algorithm.loss.kind
         == "policy_gradient"
     )
 
@@ -379,7 +380,7 @@ def test_a_beta_that_no_trainer_read_is_no_divergence_and_says_so():
 
 def test_a_divergence_is_in_the_reward_where_it_is_enabled():
     off = magrpo(reference_kl_coef=0.3)
-    assert resolved(off).algorithm.kl_in == "none"
+    assert resolved(off).algorithm.kl is None
     assert notes(off) == ("magrpo.reference_kl_coef needs reference_kl_enabled: true",)
 
 

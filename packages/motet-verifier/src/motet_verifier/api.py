@@ -12,7 +12,7 @@ from codejudge import temporary
 from motet.api.setup import Show, shortened_contexts
 from motet.assembly.bases import CORPUS, make_embedded
 from motet.config.load import load_settings
-from motet.config.sections import ModelConfig
+from motet.config.sections import EmbeddedModel, ModelConfig
 from motet.errors import ConfigError
 from motet.trainer.model_folders import whole_folder
 from motet.trainer.progress import Progress
@@ -167,14 +167,13 @@ def _fresh(
 ) -> Verifier:
     base: ModelConfig = settings.model
     source: str | Path
-    if base.embedded is not None:
+    if isinstance(base, EmbeddedModel):
         corpus = [(answer.prompt, answer.text) for answer in answers[:CORPUS]]
         source = make_embedded(scratch / "model", base.embedded, corpus, settings.seed)
     else:
-        assert base.path is not None
         source = base.path
     lora = settings.lora if settings.train == "lora" else None
-    if lora is not None and base.embedded is not None:
+    if lora is not None and base.path is None:
         raise ConfigError(
             "an embedded model has random weights, so train: lora cannot train it: use train: full"
         )

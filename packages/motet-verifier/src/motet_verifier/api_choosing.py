@@ -11,7 +11,7 @@ from motet.api.setup import ConfigLike, Show, read_config, run_of, setup_in_scra
 from motet.assembly.services import verifier_of
 from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RunConfig
-from motet.config.sections import VerifierConfig
+from motet.config.sections import VerifierFolder, VerifierServer
 from motet.config.validation import validate_options
 from motet.core import Message
 from motet.environments.debating import AnswerVerifier
@@ -101,22 +101,22 @@ def scorer_of(target: VerifierLike, config: RunConfig) -> AnswerVerifier:
         return target
     if _is_address(target):
         return verifier_of(_section(str(target), config), config.seed)
-    return verifier_of(VerifierConfig(folder=str(target)), config.seed)
+    return verifier_of(VerifierFolder(folder=str(target)), config.seed)
 
 
 def _is_address(target: VerifierLike) -> bool:
     return isinstance(target, str) and "://" in target
 
 
-def _section(url: str, config: RunConfig) -> VerifierConfig:
+def _section(url: str, config: RunConfig) -> VerifierServer:
     """Return the config's verifier settings if they have this address, else default settings.
 
     The key in the config must not be sent to any other address.
     """
     own = config.verifier
-    if own is not None and own.base_url == url:
+    if isinstance(own, VerifierServer) and own.base_url == url:
         return own
-    return validate_options(VerifierConfig, {"base_url": url}, {}, ("verifier",))
+    return validate_options(VerifierServer, {"base_url": url}, {}, ("verifier",))
 
 
 def _impatient(url: str, config: RunConfig) -> AnswerVerifier:

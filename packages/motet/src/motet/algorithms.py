@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.errors import ConfigError
-from motet.settings import Algorithm, Plan, Preference
+from motet.settings import (
+    Algorithm,
+    CispoLoss,
+    ClippedLoss,
+    CriticCredit,
+    GroupCredit,
+    KlInReward,
+    OwnLoss,
+    PairCredit,
+    Plan,
+)
+from motet.settings.flat_keys import laid_on, lifted
 from motet.user_code.plugins import is_reference, load_function, load_object, nearest
 
 if TYPE_CHECKING:
@@ -23,39 +34,33 @@ BASELINE_NAMES = (
     "none", "group_mean", "leave_one_out", "leave_one_agent_out", "group_max", "greedy_path",
     "moving_average",
 )  # fmt: skip
-LOSS_NAMES = ("policy_gradient", "clipped_surrogate", "gspo", "cispo")
-"""The names of the tables in `credit.baselines` and `losses`. A config that uses only these is read
-without torch, whose import takes seconds."""
+"""The names of the table in `credit.baselines`. A config with only these and the losses of the
+package is read without torch, whose import takes seconds."""
 PPO: dict[str, Any] = {
-    "policy_loss": "clipped_surrogate",
+    "loss": ClippedLoss(kind="clipped_surrogate"),
     "epochs": 4,
-    "whiten": True,
-    "clip_value": 0.2,
     "reduce": "token_mean",
 }
 """Options of all algorithms with clipped updates, from PPO (Schulman et al. 2017, arXiv 1707.06347)
-and its reference code."""
+and its reference code. Their critics whiten advantages and clip values."""
 ALGORITHMS: dict[str, Algorithm] = {
     row.name: row
     for row in (
         # CoMLRL (arXiv 2508.04652): joint reward, sequence sum, no KL. No division by the std,
         # which comlrl 1.4.3 has by default
-        Algorithm(name="mareinforce", baseline="none"),
-        Algorithm(name="magrpo", baseline="group_mean"),
-        Algorithm(name="marloo", baseline="leave_one_out"),
-        Algorithm(name="maremax", baseline="group_max"),
+        Algorithm(name="mareinforce", credit=GroupCredit(baseline="none")),
+        Algorithm(name="magrpo", credit=GroupCredit(baseline="group_mean")),
+        Algorithm(name="marloo", credit=GroupCredit(baseline="leave_one_out")),
+        Algorithm(name="maremax", credit=GroupCredit(baseline="group_max")),
         # ReMax (arXiv 2310.10505): the baseline is the return of one greedy path per task
-        Algorithm(name="remax", baseline="greedy_path", group_by="task"),
+        Algorithm(name="remax", credit=GroupCredit(baseline="greedy_path", group_by="task")),
         # GRPO (arXiv 2402.03300) in Dr. GRPO's form (2503.20783): magrpo with one agent
-        Algorithm(name="grpo", baseline="group_mean"),
+        Algorithm(name="grpo", credit=GroupCredit(baseline="group_mean")),
         # GSPO (arXiv 2507.18071): one ratio per completion, clipped to a very small range
         Algorithm(
             name="gspo",
-            baseline="group_mean",
-            scale="std",
-            policy_loss="gspo",
-            clip_low=3e-4,
-            clip_high=4e-4,
+            credit=GroupCredit(baseline="group_mean", scale="std"),
+            loss=ClippedLoss(kind="gspo", clip_low=3e-4, clip_high=4e-4),
             reduce="sequence_mean",
             minibatches=4,
         ),
@@ -63,36 +68,40 @@ ALGORITHMS: dict[str, Algorithm] = {
         # upper bound 5 is that of arXiv 2510.13786
         Algorithm(
             name="cispo",
-            baseline="group_mean",
-            scale="std",
-            policy_loss="cispo",
-            clip_low=1.0,
-            clip_high=4.0,
+            credit=GroupCredit(baseline="group_mean", scale="std"),
+            loss=CispoLoss(clip_low=1.0, clip_high=4.0),
             reduce="token_mean",
             minibatches=4,
         ),
         # CoMLRL's MADPO (comlrl 1.4.3): DPO over joint actions, without a reference
-        Algorithm(name="madpo", preference=Preference()),
+        Algorithm(name="madpo", credit=PairCredit()),
         # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), the critic reads the own or the joint
         # observation
-        Algorithm(name="iac", critic_view="own", gae_lambda=0.95),
-        Algorithm(name="maac", critic_view="joint", gae_lambda=0.95),
+        Algorithm(name="iac", credit=CriticCredit(view="own", gae_lambda=0.95)),
+        Algorithm(name="maac", credit=CriticCredit(view="joint", gae_lambda=0.95)),
         # IPPO (arXiv 2011.09533) and MAPPO (2103.01955): the same with clipped updates
-        Algorithm(name="ippo", critic_view="own", gae_lambda=0.95, **PPO),
-        Algorithm(name="mappo", critic_view="joint", gae_lambda=0.95, **PPO),
+        Algorithm(
+            name="ippo",
+            credit=CriticCredit(view="own", gae_lambda=0.95, whiten=True, clip_value=0.2),
+            **PPO,
+        ),
+        Algorithm(
+            name="mappo",
+            credit=CriticCredit(view="joint", gae_lambda=0.95, whiten=True, clip_value=0.2),
+            **PPO,
+        ),
         # MAPoRL (arXiv 2502.18439): PPO over the tokens of each turn; returns include all agents'
         # later scores
         Algorithm(
             name="maporl",
-            critic_view="own",
-            scope="token",
-            gae_lambda=0.95,
+            credit=CriticCredit(
+                view="own", scope="token", gae_lambda=0.95, whiten=True, clip_value=0.2
+            ),
+            kl=KlInReward(coefficient=0.002),
             returns="discounted_sum",
             reward_sharing="all",
             gamma=0.3,
             minibatches=8,
-            kl_in="reward",
-            kl_coefficient=0.002,
             **PPO,
         ),
     )
@@ -100,7 +109,8 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> Algorithm:
-    """Return a named algorithm with some fields replaced.
+    """Return a named algorithm with some fields replaced, and of `credit`, `loss` and `kl` some of
+    their fields. Another kind of these takes the place of the whole.
 
     Fields that neither the row nor `overrides` sets are not in its `model_fields_set`.
 
@@ -118,9 +128,10 @@ def resolve(name: str, overrides: Mapping[str, Any], folder: Path = Path()) -> A
             f"or the Algorithm at package.module:NAME or ./file.py:NAME"
         )
     said = row.model_dump(exclude_unset=True)
-    algorithm = Algorithm.model_validate({**said, "name": row.name, **overrides})
-    _check_baseline(algorithm.baseline, folder)
-    _check_policy_loss(algorithm, folder)
+    algorithm = Algorithm.model_validate(laid_on({**said, "name": row.name}, lifted(overrides)))
+    if algorithm.group is not None:
+        _check_baseline(algorithm.group.baseline, folder)
+    _check_loss(algorithm, folder)
     return algorithm
 
 
@@ -129,31 +140,31 @@ def check_names(algorithm: Algorithm) -> None:
 
     Raises: ConfigError for an unknown name.
     """
-    if not is_reference(algorithm.baseline):
-        _check_baseline(algorithm.baseline, Path())
-    if not is_reference(algorithm.policy_loss):
-        _check_policy_loss(algorithm, Path())
+    if algorithm.group is not None and not is_reference(algorithm.group.baseline):
+        _check_baseline(algorithm.group.baseline, Path())
+    if not is_reference(algorithm.loss.kind):
+        _check_loss(algorithm, Path())
 
 
-def _check_policy_loss(algorithm: Algorithm, folder: Path) -> None:
+def _check_loss(algorithm: Algorithm, folder: Path) -> None:
     """Check the policy loss; add the user's own to the table. Raises: ConfigError."""
-    name = algorithm.policy_loss
-    if name in LOSS_NAMES:
+    name = algorithm.loss.kind
+    if not isinstance(algorithm.loss, OwnLoss):
         _check_importance_sampling(algorithm, name != "policy_gradient")
         return
     from motet.losses import POLICY_LOSSES, PolicyLoss, checked_loss
 
     if is_reference(name) or name not in POLICY_LOSSES:  # its file may have been edited
-        found = _own("policy_loss", name, POLICY_LOSSES, PolicyLoss, folder)
+        found = _own("loss.kind", name, POLICY_LOSSES, PolicyLoss, folder)
         own = found if isinstance(found, PolicyLoss) else PolicyLoss(found)
-        who = f"policy_loss {name}"
+        who = f"loss {name}"
         ratio = own.ratio and checked_loss(own.ratio, f"ratio of {who}", learns=False)
         POLICY_LOSSES[name] = PolicyLoss(checked_loss(own.of, who), ratio)
     updates = algorithm.epochs * algorithm.minibatches
-    several = updates > 1 and algorithm.preference is None
+    several = updates > 1 and algorithm.pairs is None
     if several and POLICY_LOSSES[name].ratio is None:
         raise ConfigError(
-            f"policy_loss {name} has no ratio, so it allows one gradient step per "
+            f"loss {name} has no ratio, so it allows one gradient step per "
             f"sample set, got epochs {algorithm.epochs} x minibatches {algorithm.minibatches}: "
             f"give a motet.losses.PolicyLoss with a ratio, or set both to 1"
         )
@@ -166,9 +177,9 @@ def _check_importance_sampling(algorithm: Algorithm, has_ratio: bool) -> None:
     token = algorithm.importance_ratio == "token"
     if has_ratio and token and mode in ("truncate", "mask"):
         raise ConfigError(
-            f"algorithm.importance_sampling is {mode} with importance_ratio token, but policy_loss "
-            f"{algorithm.policy_loss} already has the ratio of each token: use importance_ratio: "
-            "joint, or policy_loss: policy_gradient"
+            f"algorithm.importance_sampling is {mode} with importance_ratio token, but loss.kind "
+            f"{algorithm.loss.kind} already has the ratio of each token: use importance_ratio: "
+            "joint, or loss.kind: policy_gradient"
         )
 
 
@@ -181,7 +192,7 @@ def _check_baseline(name: str, folder: Path) -> None:
 
     if name in BASELINES and not is_reference(name):
         return
-    found = _own("baseline", name, BASELINES, Baseline, folder)
+    found = _own("credit.baseline", name, BASELINES, Baseline, folder)
     # A function without further facts compares a sample with others of its group.
     own = found if isinstance(found, Baseline) else Baseline(found, siblings=True)
 
@@ -222,15 +233,16 @@ def credit_function(name: str, folder: Path = Path()) -> "CreditFunction":
     return checked(found, f"credit function {name}", lambda step: len(step.samples))
 
 
-def _baseline(algorithm: Algorithm) -> "Baseline":
+def _baseline(group: GroupCredit) -> "Baseline":
     from motet.credit.baselines import BASELINES
 
-    return BASELINES[algorithm.baseline]
+    return BASELINES[group.baseline]
 
 
 def compares_samples(algorithm: Algorithm) -> bool:
     """Return whether advantages depend on the other samples of a group."""
-    return _baseline(algorithm).siblings or algorithm.scale == "std"
+    group = algorithm.group
+    return group is not None and (_baseline(group).siblings or group.scale == "std")
 
 
 def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
@@ -238,66 +250,75 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
 
     Raises: ConfigError that names the two settings that do not fit together.
     """
-    baseline = _baseline(algorithm)
-    samples = list(plan.samples)
-    if algorithm.preference is not None and max(samples) < 2:
-        raise ConfigError(
-            f"rollout.samples {samples} gives one joint action per Round, but "
-            "algorithm.preference compares two: use at least 2 samples at one turn"
-        )
-    halves = algorithm.preference is not None and algorithm.preference.compare == "halves"
-    if halves and (plan.pairing != "aligned" or any(count % 2 for count in samples)):
-        raise ConfigError(
-            "algorithm.preference.compare halves compares the g-th joint actions of two halves of "
-            f"a Round, got rollout.samples {samples} with pairing {plan.pairing}: use even numbers "
-            "and pairing: aligned"
-        )
-    grouped = compares_samples(algorithm)
-    comparing = (
-        f"baseline {algorithm.baseline}"
-        if algorithm.scale == "none"
-        else f"scale {algorithm.scale}"
-    )
-    if grouped and algorithm.group_by == "round":
-        for turn, count in enumerate(samples):
-            if count < 2:
-                raise ConfigError(
-                    f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but "
-                    f"{comparing} compares samples of one Round: use at least 2 samples at every "
-                    "turn, or set algorithm.group_by: task"
-                )
+    if algorithm.pairs is not None:
+        _check_pairs(algorithm.pairs, plan)
+    if algorithm.group is not None:
+        _check_groups(algorithm.group, plan)
     if plan.prunes:
-        _check_pruning(algorithm, plan, grouped, comparing)
+        _check_pruning(algorithm, plan)
     if algorithm.stopped_weight != 1.0 and plan.stop_at_reward is None:
         raise ConfigError(
             f"algorithm.stopped_weight {algorithm.stopped_weight} is for turns that a reward ends, "
             f"got rollout.stop_at_reward null: set it, or drop stopped_weight"
         )
-    if grouped and samples[0] < 2 and algorithm.group_by == "task":
+    if algorithm.name == "grpo" and agents != 1:
+        raise ConfigError(f"algorithm grpo trains one agent, but the team has {agents}: use magrpo")
+
+
+def _check_pairs(pairs: PairCredit, plan: Plan) -> None:
+    samples = list(plan.samples)
+    if max(samples) < 2:
+        raise ConfigError(
+            f"rollout.samples {samples} gives one joint action per Round, but credit.kind pairs "
+            "compares two: use at least 2 samples at one turn"
+        )
+    odd = any(count % 2 for count in samples)
+    if pairs.compare == "halves" and (plan.pairing != "aligned" or odd):
+        raise ConfigError(
+            "algorithm.credit.compare halves compares the g-th joint actions of two halves of "
+            f"a Round, got rollout.samples {samples} with pairing {plan.pairing}: use even numbers "
+            "and pairing: aligned"
+        )
+
+
+def _check_groups(group: GroupCredit, plan: Plan) -> None:
+    baseline, samples, comparing = _baseline(group), list(plan.samples), _comparing(group)
+    grouped = baseline.siblings or group.scale == "std"
+    for turn, count in enumerate(samples):
+        if grouped and group.group_by == "round" and count < 2:
+            raise ConfigError(
+                f"rollout.samples {samples} gives groups of {count} at turn {turn + 1}, but "
+                f"{comparing} compares samples of one Round: use at least 2 samples at every "
+                "turn, or set algorithm.credit.group_by: task"
+            )
+    if grouped and samples[0] < 2 and group.group_by == "task":
         raise ConfigError(
             f"rollout.samples {samples} gives one path per task, but {comparing} compares paths: "
             "use at least 2 samples at turn 1, or use baseline: none"
         )
-    if algorithm.baseline == "greedy_path" and not plan.straight:
+    if group.baseline == "greedy_path" and not plan.straight:
         raise ConfigError(
             f"baseline greedy_path needs 1 sample after turn 1, got rollout.samples {samples}: "
             "use [G, 1, ...]"
         )
     if baseline.crossed and plan.pairing != "crossed":
         raise ConfigError(
-            f"baseline {algorithm.baseline} compares joint actions that differ in one agent only, "
+            f"baseline {group.baseline} compares joint actions that differ in one agent only, "
             f"got rollout.pairing {plan.pairing}: set rollout.pairing: crossed"
         )
-    if algorithm.name == "grpo" and agents != 1:
-        raise ConfigError(f"algorithm grpo trains one agent, but the team has {agents}: use magrpo")
+
+
+def _comparing(group: GroupCredit) -> str:
+    return f"baseline {group.baseline}" if group.scale == "none" else f"scale {group.scale}"
 
 
 def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
     """Return warnings about combinations that are allowed but bias the gradient."""
     found = []
-    rounds = plan.rounds(agents) if algorithm.group_by == "task" else (1,) * len(plan.samples)
+    group = algorithm.group or GroupCredit()
+    rounds = plan.rounds(agents) if group.group_by == "task" else (1,) * len(plan.samples)
     groups = [count * each for count, each in zip(rounds, plan.samples, strict=True)]
-    if algorithm.baseline == "group_mean" and len(set(groups)) > 1:
+    if group.baseline == "group_mean" and len(set(groups)) > 1:
         shares = ", ".join(f"{size - 1}/{size}" for size in groups)
         found.append(
             f"baseline group_mean compares groups of {', '.join(map(str, groups))} at turns 1 to "
@@ -313,13 +334,15 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
     return found
 
 
-def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: str) -> None:
+def _check_pruning(algorithm: Algorithm, plan: Plan) -> None:
     """Check that a plan which prunes joint actions fits the algorithm.
 
     Raises: ConfigError if the algorithm reads or compares continuations that are not played, or if
     no unbiased estimate exists.
     """
-    if grouped and min(plan.samples[1:]) < 2:
+    group = algorithm.group or GroupCredit()
+    comparing = _comparing(group)
+    if compares_samples(algorithm) and min(plan.samples[1:]) < 2:
         raise ConfigError(
             f"rollout.expand {plan.expand} leaves one path after turn 1, so {comparing} cannot "
             f"compare samples with rollout.samples {list(plan.samples)}: use expand: all, or at "
@@ -342,12 +365,12 @@ def _check_pruning(algorithm: Algorithm, plan: Plan, grouped: bool, comparing: s
             "continues only from the best joint action: use expand: random or all, or pruned: "
             "sibling_mean, which is biased as in the published trainer"
         )
-    linear = _baseline(algorithm).linear
-    if not linear or algorithm.scale != "none":
+    linear = _baseline(group).linear
+    if not linear or group.scale != "none":
         raise ConfigError(
             "rollout.expand random with algorithm.pruned reweight needs advantages that are "
             "linear in the returns, got "
-            f"{comparing if linear else f'baseline {algorithm.baseline}'}: use another baseline "
+            f"{comparing if linear else f'baseline {group.baseline}'}: use another baseline "
             "and scale: none, expand: all, or pruned: sibling_mean, which is biased as in the "
             "published trainer"
         )

@@ -136,7 +136,7 @@ POLICY_LOSSES: dict[str, PolicyLoss] = {
     "gspo": PolicyLoss(gspo, sequence_ratio),
     "cispo": PolicyLoss(cispo, token_ratio),
 }
-"""A config may also name your own function or PolicyLoss: `policy_loss: ./mine.py:NAME`."""
+"""A config may also name your own function or PolicyLoss: `loss: {kind: ./mine.py:NAME}`."""
 
 
 def checked_loss(
@@ -144,7 +144,7 @@ def checked_loss(
 ) -> Callable[[LossInputs], Tensor]:
     """Return a function that calls a user's own `function` and checks its result.
 
-    The new function raises MotetError, which names `who` (such as "policy_loss ./mine.py:soft"), if
+    The new function raises MotetError, which names `who` (such as "loss ./mine.py:soft"), if
     `function` raises an exception, or returns anything but a float tensor [B, L] that is finite at
     the completion tokens and, with `learns`, has a gradient. Errors of the machine, such as too
     little memory, pass through.

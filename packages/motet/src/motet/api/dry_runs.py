@@ -26,6 +26,7 @@ from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, task
 from motet.assembly.trial_game import acting_agents, trial_game
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
+from motet.config.sections import ConstantVerifier
 from motet.core import Fault
 from motet.errors import ConfigError, Interrupted
 from motet.models.loading import load_tokenizer
@@ -210,7 +211,7 @@ def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
     }
     plain["warmup"] = plain["cluster"] = None
     stand_ins: dict[str, str] = {}
-    if settings.verifier is not None and settings.verifier.constant is None:
+    if not isinstance(settings.verifier, ConstantVerifier | None):
         plain["verifier"] = {"constant": STAND_IN_SCORE}
         stand_ins["verifier"] = (
             f"a score of {STAND_IN_SCORE} for every answer, because the check does not use the "
@@ -228,9 +229,9 @@ def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
             "samples": 4,
             "replay": {"mode": "current"},
         }
-    if settings.algorithm.preference is not None:
-        pairs = settings.algorithm.preference.model_dump(mode="json")
-        plain["algorithm"]["preference"] = pairs | {"replay": {"mode": "current"}}
+    if settings.algorithm.pairs is not None:
+        pairs = settings.algorithm.pairs.model_dump(mode="json")
+        plain["algorithm"]["credit"] = pairs | {"replay": {"mode": "current"}}
     plain["train"] |= {
         "steps": 2,
         "epochs": None,

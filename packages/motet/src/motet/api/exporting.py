@@ -199,7 +199,7 @@ def _facts(
         licences={
             origins[name]: hub.licence_of(names[name])
             for name in used
-            if config.models[name].embedded is None
+            if config.models[name].path is not None
         },
         steps=steps,
         version=__version__,
@@ -211,7 +211,7 @@ def _facts(
 def _origin(config: RunConfig, name: str, base: str | Path) -> str:
     """Return a phrase for the origin of a base model, without a path of this machine."""
     model = config.models[name]
-    if model.embedded is not None:
+    if model.path is None:
         return "a tiny model with random weights that Motet made"
     known = Path(str(model.path)).name if is_local(str(model.path)) else str(model.path)
     return f"{known}, warmed up" if Path(base).is_dir() and config.warmup is not None else known

@@ -13,7 +13,7 @@ from motet.assembly.before_loading import first_prompts
 from motet.assembly.homes import homes_of
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
 from motet.config.schema import RunConfig
-from motet.config.sections import CriticConfig, ModelConfig
+from motet.config.sections import CriticConfig, EmbeddedModel, ModelConfig
 from motet.core import Prompt, Task, Team
 from motet.errors import ConfigError, SamplerFault
 from motet.models import memory
@@ -193,8 +193,7 @@ def shapes_of(config: RunConfig) -> dict[str, Shape]:
     """Return the shape of every model. Raises: ConfigError if one has no configuration."""
     shapes = {}
     for name, base in config.models.items():
-        source = base.embedded or base.path
-        assert source is not None
+        source = base.embedded if isinstance(base, EmbeddedModel) else base.path
         shapes[name] = memory.shape_of(source)
     return shapes
 

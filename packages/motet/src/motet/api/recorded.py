@@ -166,13 +166,12 @@ def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dic
     algorithm = config.algorithm
     if isinstance(algorithm, AlgorithmOfCode) or not _has_baseline(algorithm):
         return {}
-    if algorithm.kl_in == "loss":  # the penalty is not part of the advantages
-        algorithm = algorithm.model_copy(update={"kl_in": "none", "kl_coefficient": 0.0})
+    if algorithm.kl_in_loss is not None:  # the penalty is not part of the advantages
+        algorithm = algorithm.model_copy(update={"kl": None})
     needs_more = (
-        algorithm.critic_view is not None
-        or algorithm.kl_in == "reward"
-        or algorithm.preference is not None
-        or algorithm.baseline == "moving_average"
+        algorithm.group is None
+        or algorithm.kl is not None
+        or algorithm.group.baseline == "moving_average"
         or config.reward_model is not None
         or _may_have_ratios(algorithm, config.train.max_lag)
     )
@@ -198,7 +197,8 @@ def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dic
 def _has_baseline(algorithm: Algorithm) -> bool:
     from motet.credit.baselines import BASELINES
 
-    return not is_reference(algorithm.baseline) or algorithm.baseline in BASELINES
+    baseline = "none" if algorithm.group is None else algorithm.group.baseline
+    return not is_reference(baseline) or baseline in BASELINES
 
 
 def _may_have_ratios(algorithm: Algorithm, max_lag: int) -> bool:

@@ -61,10 +61,11 @@ def rewards_of(settings: RunConfig) -> str:
         return ""
     if settings.reward_model is not None:
         return "rewards: every agent learns from the scores of reward_model, the same for all"
-    if algorithm.preference is not None:
+    if algorithm.pairs is not None:
         return "rewards: pairs of joint actions are compared by the mean of all agents' rewards"
-    joint = algorithm.critic_view == "joint" and algorithm.returns == "tree"
-    why = ", because one critic values the returns of all: critic_view joint" * joint
+    critic = algorithm.critic
+    joint = critic is not None and critic.view == "joint" and algorithm.returns == "tree"
+    why = ", because one critic values the returns of all: credit.view joint" * joint
     option = f"(algorithm.reward_sharing: {algorithm.reward_sharing}{why})"
     if not averaged:
         return f"rewards: each agent learns from its own {option}"

@@ -12,6 +12,7 @@ from motet.assembly.before_loading import check_first_prompts, note_models
 from motet.assembly.models import load_model
 from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RunConfig
+from motet.config.sections import EmbeddedModel, StoredModel
 from motet.core import Demonstrates, Demonstration, Prompt, Solves, Team
 from motet.core.seeding import derive
 from motet.errors import ConfigError
@@ -50,11 +51,10 @@ async def raw(setup: TaskSetup, scratch: Path, kept: Path | None) -> Bases:
         if kept is not None and (kept / name).is_dir():
             check_seal(kept / name)
             found[name] = kept / name
-        elif base.embedded is not None:
+        elif isinstance(base, EmbeddedModel):
             corpus = await _corpus(setup, name)
             found[name] = make_embedded(scratch / name, base.embedded, corpus, setup.config.seed)
         else:
-            assert base.path is not None
             found[name] = base.path
     notes, warnings = note_models(setup, found)
     setup.notes.extend(notes)
@@ -78,7 +78,7 @@ async def settle(
         elif config.warmup is not None and not _only_compares(config, name):
             settled[name] = folder / name
             await _warm(setup, name, source, folder / name, metrics, progress)
-        elif base.embedded is not None:
+        elif isinstance(base, EmbeddedModel):
             settled[name] = folder / name
             with whole_folder(folder / name) as beside:
                 shutil.copytree(source, beside, dirs_exist_ok=True)
@@ -108,7 +108,9 @@ async def _warm(
 
     shown, policies = await demonstrations_for(setup), starting_from(config, name)
     count = config.warmup.batch_size
-    base = config.models[name].model_copy(update={"quantize": "none"})
+    base = config.models[name]
+    if isinstance(base, StoredModel):
+        base = base.model_copy(update={"quantize": "none"})
     policy = Policy(name, load_model(base, source, full=True))
     await fine_tune(
         policy,

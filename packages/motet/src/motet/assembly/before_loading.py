@@ -12,6 +12,7 @@ from motet.assembly.task_setup import TaskSetup, TeamSetup
 from motet.assembly.tasks import asking
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
+from motet.config.sections import EmbeddedModel
 from motet.core import Prompt, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError
@@ -35,7 +36,7 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
     warnings: list[str] = []
     played = {setup.config.policies[name].model for name in setup.team.policies}
     for name, base in setup.config.models.items():
-        if base.embedded is not None or name not in bases or name not in played:
+        if isinstance(base, EmbeddedModel) or name not in bases or name not in played:
             continue
         tokenizer, context = tokenizer_with(bases[name], base.template)
         generation = stored_generation(bases[name])
@@ -157,7 +158,7 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
                 "for another form"
             )
         if not isinstance(prompt, str) and words.chat_template is None:
-            warnings += _without_template(config.models[model].embedded is not None, model)
+            warnings += _without_template(config.models[model].path is None, model)
     return list(dict.fromkeys(warnings))
 
 

@@ -11,34 +11,34 @@ from motet.core import Environment
 
 
 def with_groups(config: RunConfig) -> tuple[RunConfig, list[str]]:
-    """Return the config with `algorithm.group_by`, and what was derived.
+    """Return the config with `algorithm.credit.group_by`, and what was derived.
 
     If a later turn has one sample per Round, a Round has nothing to compare.
     """
-    samples = list(config.rollout.samples)
-    one_each = compares_samples(config.algorithm) and samples[0] > 1 and min(samples) < 2
-    if not one_each:
-        return _with(config, "group_by", "round", "")
+    algorithm, samples = config.algorithm, list(config.rollout.samples)
+    if "credit.group_by" not in algorithm.underived:
+        return config, []
+    one_each = compares_samples(algorithm) and samples[0] > 1 and min(samples) < 2
+    chosen = "task" if one_each else "round"
+    credit = algorithm.credit.model_copy(update={"group_by": chosen})
     why = f"rollout.samples {samples} has one sample per Round after turn 1"
-    return _with(config, "group_by", "task", why)
+    said = [f"algorithm.credit.group_by: {chosen}, because {why}"] if one_each else []
+    return _with(config, "credit", credit), said
 
 
 def with_rewards_at_end(
     config: RunConfig, environment: Environment[Any]
 ) -> tuple[RunConfig, list[str]]:
     """Return the config with `algorithm.repeat_last_reward`, and what was derived."""
-    played = len(config.rollout.samples) > 1 and config.algorithm.returns == "tree"
-    if not (environment.rewards_at_end and played):
-        return _with(config, "repeat_last_reward", True, "")
-    why = f"{type(environment).__name__} rewards only the end of an episode (rewards_at_end)"
-    return _with(config, "repeat_last_reward", False, why)
-
-
-def _with(config: RunConfig, key: str, value: Any, why: str) -> tuple[RunConfig, list[str]]:
-    """Set the key if nobody has. Nothing is said without a reason."""
-    algorithm = config.algorithm
-    if key in algorithm.model_fields_set:
+    if "repeat_last_reward" not in config.algorithm.underived:
         return config, []
-    changed = config.model_copy(update={"algorithm": algorithm.model_copy(update={key: value})})
-    written = str(value).lower() if isinstance(value, bool) else value
-    return changed, [f"algorithm.{key}: {written}, because {why}"] if why else []
+    played = len(config.rollout.samples) > 1 and config.algorithm.returns == "tree"
+    at_end = environment.rewards_at_end and played
+    why = f"{type(environment).__name__} rewards only the end of an episode (rewards_at_end)"
+    said = [f"algorithm.repeat_last_reward: false, because {why}"] if at_end else []
+    return _with(config, "repeat_last_reward", not at_end), said
+
+
+def _with(config: RunConfig, key: str, value: Any) -> RunConfig:
+    algorithm = config.algorithm.model_copy(update={key: value})
+    return config.model_copy(update={"algorithm": algorithm})

@@ -46,11 +46,12 @@ def test_samples_are_grouped_by_task_where_a_round_has_nothing_to_compare(
     samples, algorithm, derived
 ):
     found, said = with_groups(config(samples, **algorithm))
-    assert found.algorithm.group_by == derived
+    group = found.algorithm.group
+    assert group is None or group.group_by == derived
     if derived == "task" and algorithm["name"] != "remax":
         assert said == [
-            f"algorithm.group_by: task, because rollout.samples {samples} has one sample per "
-            "Round after turn 1"
+            f"algorithm.credit.group_by: task, because rollout.samples {samples} has one sample "
+            "per Round after turn 1"
         ]
         check_trainable(found)
     else:
@@ -63,7 +64,7 @@ def test_a_group_that_the_config_sets_is_kept(samples, group_by):
     given = config(samples, name="magrpo", group_by=group_by)
     assert with_groups(given) == (given, [])
     if (samples, group_by) == ([8, 1], "round"):
-        with pytest.raises(ConfigError, match=r"groups of 1 at turn 2.*set algorithm\.group_by"):
+        with pytest.raises(ConfigError, match=r"groups of 1 at turn 2.*credit\.group_by: task"):
             check_trainable(given)
 
 
@@ -105,24 +106,24 @@ def test_one_critic_for_the_team_shares_the_rewards_unless_the_returns_do_not_ne
     assert resolve("magrpo", {**joint, "returns": "last"}).reward_sharing == "own"
     assert resolve("magrpo", {"critic_view": "own", "baseline": "none"}).reward_sharing == "own"
     assert resolve("maac", {"critic_view": "own"}).reward_sharing == "all", "as the row"
-    with pytest.raises(ConfigError, match="critic_view joint needs a shared reward"):
+    with pytest.raises(ConfigError, match=r"credit\.view joint needs a shared reward"):
         config([8], name="magrpo", reward_sharing="own", **joint)
 
 
 def test_what_was_derived_is_recorded_and_what_may_still_be_is_said_to_be_derived(tmp_path):
     plain = config([8, 1], name="magrpo")
-    assert "  # group_by: derived\n" in dump_config(plain)
+    assert "  # credit.group_by: derived\n" in dump_config(plain)
     assert "  # repeat_last_reward: derived\n" in dump_config(plain)
     grouped, _ = with_groups(plain)
     run, _ = with_rewards_at_end(grouped, AtEnd())
     (tmp_path / "config.yaml").write_text(dump_config(run))
     recorded = load_config(tmp_path / "config.yaml")
     assert recorded == run
-    assert recorded.algorithm.model_fields_set >= {"group_by", "repeat_last_reward"}
+    assert recorded.algorithm.underived == frozenset()
     assert with_groups(recorded) == (run, [])
-    settled, _ = with_rewards_at_end(with_groups(config([8, 1], name="iac"))[0], Talk())
+    settled, _ = with_rewards_at_end(with_groups(config([8, 8], name="magrpo"))[0], Talk())
     record = dump_config(settled)
-    assert "  # group_by: round\n" in record
+    assert "  # credit.group_by: round\n" in record
     assert "  # repeat_last_reward: true\n" in record
     (tmp_path / "config.yaml").write_text(record)
     again = load_config(tmp_path / "config.yaml")
@@ -135,9 +136,9 @@ def test_a_comment_of_somebody_sets_no_key(tmp_path):
         "group_by: derived", "group_by: round"
     )
     (tmp_path / "record.yaml").write_text(text)
-    assert "group_by" in load_config(tmp_path / "record.yaml").algorithm.model_fields_set
+    assert "credit.group_by" not in load_config(tmp_path / "record.yaml").algorithm.underived
     (tmp_path / "mine.yaml").write_text(text.replace("expert: null\n", ""))
-    assert "group_by" not in load_config(tmp_path / "mine.yaml").algorithm.model_fields_set
+    assert "credit.group_by" in load_config(tmp_path / "mine.yaml").algorithm.underived
 
 
 def test_a_run_of_before_has_the_options_that_it_had(tmp_path):
@@ -145,8 +146,8 @@ def test_a_run_of_before_has_the_options_that_it_had(tmp_path):
     plain, _ = with_groups(config([8, 1], name="magrpo", repeat_last_reward=False))
     record = dump_config(plain)
     assert "\n  repeat_last_reward: false\n" in record
-    assert "\n  group_by: task\n" in record
+    assert "\n    group_by: task\n" in record
     tree, _ = with_groups(config([8, 8], name="maac"))
     (tmp_path / "tree.yaml").write_text(dump_config(tree))
     then = load_config(tmp_path / "tree.yaml").algorithm
-    assert (then.reward_sharing, then.group_by, then.repeat_last_reward) == ("all", "round", True)
+    assert (then.reward_sharing, then.repeat_last_reward) == ("all", True)

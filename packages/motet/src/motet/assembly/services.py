@@ -13,7 +13,15 @@ from codejudge import Level, Limits, Sandbox, SandboxError
 from motet.clients.endpoint import Endpoint
 from motet.clients.reward_server import AnswerScorer, ConstantScores, Ensemble, RewardServer
 from motet.config.schema import RunConfig
-from motet.config.sections import EndpointConfig, VerifierConfig
+from motet.config.sections import (
+    ConstantVerifier,
+    EndpointConfig,
+    OneVerifier,
+    VerifierEnsemble,
+    VerifierFolder,
+    VerifierPerAgent,
+    VerifierServer,
+)
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault
 from motet.models.devices import resolve_device
@@ -138,7 +146,7 @@ class Services(Mapping[str, Any]):
         chosen, seed = self._config.verifier, self._config.seed
         if chosen is None:
             return None
-        if chosen.agents:
+        if isinstance(chosen, VerifierPerAgent):
             return {
                 agent: verifier_of(one, derive(seed, agent)) for agent, one in chosen.agents.items()
             }
@@ -191,40 +199,41 @@ def endpoint_of(section: str, chosen: EndpointConfig, seed: int) -> Endpoint:
     )
 
 
-def verifier_of(chosen: VerifierConfig, seed: int) -> AnswerScorer:
+def verifier_of(chosen: OneVerifier, seed: int) -> AnswerScorer:
     """Return the scorer of completions. The model of a folder is loaded at the first scoring.
 
     Raises: ConfigError if a folder holds no complete verifier, or if a key is missing or not valid.
     """
-    if chosen.ensemble:
-        members = [
-            verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)
-        ]
-        return Ensemble(members, chosen.combine)
-    if chosen.folder is not None:
-        resolve_device(chosen.device)
-        scorer: AnswerScorer = load("verifiers", "folder")(
-            chosen.folder,
-            device=chosen.device,
-            reads=chosen.reads,
-            token_budget=chosen.token_budget,
-        )
-        return scorer
-    if chosen.constant is not None:
-        return ConstantScores(chosen.constant)
-    assert chosen.base_url is not None
-    return RewardServer(
-        chosen.base_url,
-        batch_size=chosen.batch_size,
-        key=_key("verifier", chosen),
-        timeout_seconds=chosen.timeout_seconds,
-        retries=chosen.retries,
-        concurrency=chosen.concurrency,
-        jitter=random.Random(derive(seed, "verifier")).random,
-    )
+    match chosen:
+        case ConstantVerifier():
+            return ConstantScores(chosen.constant)
+        case VerifierEnsemble():
+            members = [
+                verifier_of(one, derive(seed, number)) for number, one in enumerate(chosen.ensemble)
+            ]
+            return Ensemble(members, chosen.combine)
+        case VerifierFolder():
+            resolve_device(chosen.device)
+            scorer: AnswerScorer = load("verifiers", "folder")(
+                chosen.folder,
+                device=chosen.device,
+                reads=chosen.reads,
+                token_budget=chosen.token_budget,
+            )
+            return scorer
+        case VerifierServer():
+            return RewardServer(
+                chosen.base_url,
+                batch_size=chosen.batch_size,
+                key=_key("verifier", chosen),
+                timeout_seconds=chosen.timeout_seconds,
+                retries=chosen.retries,
+                concurrency=chosen.concurrency,
+                jitter=random.Random(derive(seed, "verifier")).random,
+            )
 
 
-def _key(section: str, chosen: EndpointConfig | VerifierConfig) -> str | None:
+def _key(section: str, chosen: EndpointConfig | VerifierServer) -> str | None:
     """Return the key from its environment variable, or None if the server needs no key."""
     if chosen.key_variable is None:
         return None

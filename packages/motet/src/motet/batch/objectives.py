@@ -23,7 +23,8 @@ from motet.losses import (
     reduce,
     value_error,
 )
-from motet.settings import Algorithm
+from motet.settings import Algorithm, CispoLoss, ClippedLoss, KlInLoss, OwnLoss
+from motet.settings.losses import LossRule
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def importance_mode(algorithm: Algorithm, max_lag: int) -> Literal["none", "trun
     if algorithm.importance_sampling != "auto":
         return algorithm.importance_sampling
     counted = algorithm.importance_ratio == "token" and _has_ratio(algorithm)
-    needs = max_lag > 0 and algorithm.preference is None and not counted
+    needs = max_lag > 0 and algorithm.pairs is None and not counted
     return "truncate" if needs else "none"
 
 
@@ -94,7 +95,7 @@ def weighs_completions(algorithm: Algorithm, max_lag: int) -> bool:
 
 
 def _has_ratio(algorithm: Algorithm) -> bool:
-    return POLICY_LOSSES[algorithm.policy_loss].ratio is not None
+    return POLICY_LOSSES[algorithm.loss.kind].ratio is not None
 
 
 def policy_objective(
@@ -102,7 +103,7 @@ def policy_objective(
     kl_coefficients: Mapping[str, float] | None = None,
     max_lag: int = 0,
 ) -> Objective:
-    """Return the objective of a policy: policy loss, KL term if `kl_in` is "loss", and entropy
+    """Return the objective of a policy: policy loss, KL term if it is in the loss, and entropy
     bonus.
 
     Metrics are means per token:
@@ -126,7 +127,7 @@ def policy_objective(
     Raises: as `_loss_of`.
     """
     policy_loss = _loss_of(algorithm)
-    clip = Clip(algorithm.clip_low, algorithm.clip_high, algorithm.clip_dual)
+    clip, kl = _clip_of(algorithm.loss), algorithm.kl_in_loss
     adapted, mode = kl_coefficients or {}, importance_mode(algorithm, max_lag)
     cap, weighed = algorithm.importance_cap, weighs_completions(algorithm, max_lag)
 
@@ -146,9 +147,9 @@ def policy_objective(
             measured["importance_clipped"] = (measured["ratio"] > cap).float()
         inputs = LossInputs(logp_BL, old_BL, advantages_BL, batch.mask_BL, clip)
         loss_BL = policy_loss.of(inputs)
-        if algorithm.kl_in == "loss":
-            coefficient = adapted.get(batch.policy, algorithm.kl_coefficient)
-            divergence_BL = _divergence(algorithm, batch, logp_BL)
+        if kl is not None:
+            coefficient = adapted.get(batch.policy, kl.coefficient)
+            divergence_BL = _divergence(kl, batch, logp_BL)
             if here_BL is not None:
                 divergence_BL = here_BL * divergence_BL
             loss_BL = loss_BL + coefficient * divergence_BL
@@ -172,15 +173,21 @@ def policy_objective(
 def _loss_of(algorithm: Algorithm) -> PolicyLoss:
     """Return the policy loss. Raises: ConfigError if it has no ratio and the algorithm takes
     several gradient steps per sample set, unless it learns from pairs."""
-    policy_loss = POLICY_LOSSES[algorithm.policy_loss]
+    policy_loss = POLICY_LOSSES[algorithm.loss.kind]
     updates = algorithm.epochs * algorithm.minibatches
-    if updates > 1 and policy_loss.ratio is None and algorithm.preference is None:
+    if updates > 1 and policy_loss.ratio is None and algorithm.pairs is None:
         raise ConfigError(
-            f"policy_loss {algorithm.policy_loss} has no ratio, so it allows one optimizer step "
+            f"loss.kind {algorithm.loss.kind} has no ratio, so it allows one optimizer step "
             f"per sample set; epochs {algorithm.epochs} x minibatches {algorithm.minibatches} = "
-            f"{updates}. Use policy_loss: clipped_surrogate"
+            f"{updates}. Use loss.kind: clipped_surrogate"
         )
     return policy_loss
+
+
+def _clip_of(loss: LossRule) -> Clip:
+    if isinstance(loss, ClippedLoss | OwnLoss):
+        return Clip(loss.clip_low, loss.clip_high, loss.clip_dual)
+    return Clip(loss.clip_low, loss.clip_high) if isinstance(loss, CispoLoss) else Clip(0.0, 0.0)
 
 
 def _prefix_ratios(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -206,13 +213,14 @@ def _of_ratio(ratio_BL: Tensor, batch: Batch, clip: Clip) -> dict[str, Tensor]:
     return {"ratio": ratio_BL, "clip_fraction": clipped_BL.float()}
 
 
-def _divergence(algorithm: Algorithm, batch: Batch, logp_BL: Tensor) -> Tensor:
+def _divergence(kl: KlInLoss, batch: Batch, logp_BL: Tensor) -> Tensor:
     """Return the divergence of each token from the reference, shape (B, L)."""
     if batch.reference_logp_BL is None:
         raise ValueError(
-            f"kl_in loss needs reference log-probabilities, but samples of {batch.policy} have none"
+            f"kl in the loss needs reference log-probabilities, but samples of {batch.policy} have "
+            "none"
         )
-    return KL_ESTIMATORS[algorithm.kl_estimator](logp_BL, batch.reference_logp_BL)
+    return KL_ESTIMATORS[kl.estimator](logp_BL, batch.reference_logp_BL)
 
 
 class ValueObjective(Protocol):
@@ -224,15 +232,15 @@ class ValueObjective(Protocol):
 def value_objective(algorithm: Algorithm, coefficient: float) -> ValueObjective:
     """Return the objective of a critic: `coefficient` times half the squared error of its values.
 
-    The error is clipped if the algorithm sets `clip_value`. Metrics are means per value: value (the
+    The error is clipped if the credit sets `clip_value`. Metrics are means per value: value (the
     critic's output) and value_error (half the squared error, not clipped).
     """
 
+    clip = None if algorithm.critic is None else algorithm.critic.clip_value
+
     def objective(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
         values_BL = torch.where(batch.read_BL, values_BL, 0.0)
-        loss_BL = value_error(
-            values_BL, batch.targets_BL, batch.old_values_BL, algorithm.clip_value
-        )
+        loss_BL = value_error(values_BL, batch.targets_BL, batch.old_values_BL, clip)
         measured = {
             "value": values_BL.detach(),
             "value_error": 0.5 * (values_BL.detach() - batch.targets_BL).square(),

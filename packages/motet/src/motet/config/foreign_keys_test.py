@@ -31,7 +31,7 @@ def test_every_key_of_the_table_is_one_of_motet(key):
         ("num_generations=8", "in Motet this is rollout.samples (a list with the completions"),
         ("per_device_train_batch_size=2", "in Motet this is train.tasks_per_step"),
         ("train.max_steps=10", "in Motet this is train.steps"),
-        ("algorithm.beta=0.1", "in Motet this is algorithm.kl_coefficient"),
+        ("algorithm.beta=0.1", "in Motet this is algorithm.kl.coefficient"),
         ("use_vllm=true", "in Motet this is cluster.samplers.engine (vllm, with a section cluster"),
         (
             "fsdp=full_shard",

@@ -9,7 +9,8 @@ a.b=c                         an override; it takes precedence over all files an
 team.a=null                   removes a name that a lower layer defines (in models, policies, team)
 algorithm=grpo                short for algorithm.name=grpo; also environment and reward
 environment=NAME              another environment than that of the lower layer: its options are
-                              dropped with it; also reward
+                              dropped with it; also reward, and algorithm.credit.kind=critic,
+                              algorithm.loss.kind and algorithm.kl.kind
 data.eval.path=FILE           replaces the source of a dataset; the name, the subset and the slice
                               of the lower layer are dropped with the old source
 """
@@ -39,6 +40,7 @@ from motet.config.validation import validate_options
 from motet.config.yaml import (
     Document,
     KeyPath,
+    dotted,
     place_of,
     read_value,
     read_yaml,
@@ -46,7 +48,8 @@ from motet.config.yaml import (
 )
 from motet.errors import ConfigError, shortened
 from motet.safety.reading import read_text
-from motet.settings import DERIVED, Settings
+from motet.settings import Algorithm, Settings
+from motet.settings.flat_keys import FLAT_KEYS, SECTIONS, is_other, lifted
 from motet.user_code.objects import find_rows_in
 from motet.user_code.plugins import look_at, nearest
 
@@ -167,13 +170,7 @@ def dump_config(config: RunKeys) -> str:
     There, `derived` stands for an option that a run derives, because nothing sets it.
     """
     sections = config.model_dump(mode="json")
-    said, left = sections["algorithm"], DERIVED - config.algorithm.model_fields_set
-    rest = {
-        key: _DERIVED if key in left else value
-        for key, value in config.algorithm.model_dump(mode="json").items()
-        if key not in said
-    }
-    lines = write_yaml(rest).splitlines()
+    lines = write_yaml(_left_out(config.algorithm, sections["algorithm"])).splitlines()
     if isinstance(config.algorithm, AlgorithmOfCode):
         lines = ["the other fields are those of its name, which is code and was not loaded"]
     comments = "".join(f"  # {line}\n" for line in lines)
@@ -181,6 +178,18 @@ def dump_config(config: RunKeys) -> str:
         write_yaml({key: value}) + (comments if key == "algorithm" else "")
         for key, value in sections.items()
     )
+
+
+def _left_out(algorithm: Algorithm, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of an algorithm that are not in `said`, by their dotted keys."""
+    left: dict[str, Any] = {}
+    for key, value in algorithm.model_dump(mode="json").items():
+        if key not in SECTIONS or value is None:
+            left |= {} if key in said else {key: value}
+        else:
+            known = said.get(key) or {}
+            left |= {f"{key}.{name}": value[name] for name in value if name not in known}
+    return left | {key: _DERIVED for key in left if key in algorithm.underived}
 
 
 def _checked(
@@ -251,7 +260,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
     return _laid_on(_read_with_bases(base_path, (*above, place)), layer)
 
 
-_COMMENTED = re.compile(r"^  # (\w+): (.*)$", re.MULTILINE)
+_COMMENTED = re.compile(r"^  # ([\w.]+): (.*)$", re.MULTILINE)
 """A line of the algorithm's options that `dump_config` adds as comments."""
 _ALWAYS_RECORDED = frozenset(
     {"critic", "evaluation", "expert", "report", "sandbox", "threads", "verifier"}
@@ -275,11 +284,14 @@ def _as_recorded(document: Document, path: Path) -> Document:
     left_out = dict(_COMMENTED.findall(read_text(path)))
     known = {**left_out, **said}
     complete = document.data.keys() >= _ALWAYS_RECORDED
+    flat = FLAT_KEYS if "policy_loss" in known else {}  # a section of the row may be another now
     then: dict[str, Any] = {
         key: read_value(left_out[key], str(path))
-        for key in DERIVED
+        for key in (*flat, "repeat_last_reward")
         if complete and left_out.get(key, _DERIVED) != _DERIVED
     }
+    if complete and left_out.get("credit.group_by", _DERIVED) != _DERIVED:
+        then["group_by"] = read_value(left_out["credit.group_by"], str(path))
     row = ALGORITHMS.get(str(said.get("name")))
     if left_out.get("reward_sharing") == "all" and (row is None or row.reward_sharing == "own"):
         then["reward_sharing"] = "all"
@@ -321,7 +333,30 @@ def _layer(document: Document, folder: Path) -> Document:
     )
     if isinstance(data.get("team"), Mapping):
         data["team"] = {agent: written_out(player) for agent, player in data["team"].items()}
-    return Document(data, document.places)
+    return _with_sections(Document(data, document.places))
+
+
+def _with_sections(document: Document) -> Document:
+    """Move the flat keys of the algorithm into their sections.
+
+    Their places name the keys as they were written.
+    """
+    said = document.data.get("algorithm")
+    if not isinstance(said, Mapping) or not any(key in FLAT_KEYS for key in said):
+        return document
+    try:
+        data = {**document.data, "algorithm": lifted(said)}
+    except ValueError as error:
+        place = place_of(document.places, ("algorithm",))
+        raise ConfigError(f"{place}: algorithm: {error}".removeprefix(": ")) from error
+    places = dict(document.places)
+    for path, place in document.places.items():
+        if path[:1] == ("algorithm",) and path[1:2] and path[1] in FLAT_KEYS:
+            moved = ("algorithm", *FLAT_KEYS[str(path[1])], *path[2:])
+            where = place if dotted(path) in place else f"{place}: {dotted(path)}"
+            places |= {moved: where}
+            places.setdefault(moved[:2], where)
+    return Document(data, places)
 
 
 def _spelt_out(key: str, value: Any) -> Any:
@@ -372,7 +407,9 @@ def _laid_over(
         data = _elsewhere(under, over)
         replaced = [(*at, key) for key in under if key not in data]
     for key, value in over.items():
-        other = not at and key in WITH_OPTIONS and _is_other(data.get(key), value)
+        other = (not at and key in WITH_OPTIONS and is_other(data.get(key), value, "name")) or (
+            at == ("algorithm",) and key in SECTIONS and is_other(data.get(key), value, "kind")
+        )
         if isinstance(value, Mapping) and isinstance(data.get(key), Mapping) and not other:
             data[key], deeper = _laid_over(data[key], value, (*at, key))
             replaced += deeper
@@ -380,12 +417,6 @@ def _laid_over(
             data[key] = value
             replaced.append((*at, key))
     return data, replaced
-
-
-def _is_other(under: Any, over: Any) -> bool:
-    """Return whether `over` names another part than `under`, whose options then go with it."""
-    named = [one.get("name") if isinstance(one, Mapping) else None for one in (under, over)]
-    return None not in named and named[0] != named[1]
 
 
 def _elsewhere(source: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

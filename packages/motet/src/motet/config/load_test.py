@@ -1,11 +1,14 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from motet.config.load import dump_config, load_config, load_recorded, make_config
 from motet.config.paths import named_configs
+from motet.config.schema import RunConfig
 from motet.config.validation import validate_options
+from motet.config.yaml import write_yaml
 from motet.credit.baselines import BASELINES, Comparison
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES
@@ -23,7 +26,7 @@ team:
   aux: aux
   main: {policy: [main], decode: {temperature: 0.5}}
 decode: {max_new_tokens: 44}
-algorithm: {name: magrpo, scale: std}
+algorithm: {name: magrpo, credit: {scale: std}}
 train: {steps: 60}
 """
 
@@ -46,7 +49,10 @@ def test_a_config_is_read(small):
     assert (config.name, config.seed, config.train.steps) == ("small", 0, 60)
     assert config.environment.options == {"hard": True}
     assert config.team["aux"].policy == ("aux",)
-    assert (config.algorithm.baseline, config.algorithm.scale) == ("group_mean", "std")
+    assert (config.algorithm.credit.baseline, config.algorithm.credit.scale) == (
+        "group_mean",
+        "std",
+    )
 
 
 def test_what_a_player_says_differently_lies_over_what_is_common(small):
@@ -67,7 +73,10 @@ def test_the_common_value_can_be_overridden_after_a_dump(small, tmp_path):
     dumped.write_text(dump_config(load_config(small)))
     config = load_config(dumped, ["decode.max_new_tokens=9", "algorithm.name=marloo"])
     assert config.decode_of("main").max_new_tokens == 9
-    assert (config.algorithm.baseline, config.algorithm.scale) == ("leave_one_out", "std")
+    assert (config.algorithm.credit.baseline, config.algorithm.credit.scale) == (
+        "leave_one_out",
+        "std",
+    )
 
 
 def test_a_dump_loads_equal_and_dumps_equal(small, tmp_path):
@@ -86,7 +95,7 @@ def test_a_dump_loads_equal_and_dumps_equal(small, tmp_path):
     assert again == config
     assert dump_config(again) == text
     assert "max_nodes: 4096" in text
-    assert "  # baseline: group_mean" in text
+    assert "  # credit.baseline: group_mean" in text
 
 
 @pytest.mark.parametrize(
@@ -260,16 +269,19 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
             "override 'algorithm.name=magprpo': algorithm.name is 'magprpo' (did you mean "
             "'magrpo'?)",
         ),
-        ("algorithm.baseline=mean", "algorithm.baseline is 'mean'"),
+        ("algorithm.credit.baseline=mean", "algorithm.credit.baseline is 'mean'"),
         (
-            "algorithm.name=mareinforce",
-            "algorithm: scale std needs a baseline, got baseline none: set scale: none",
+            "algorithm.credit.baseline=none",
+            "algorithm.credit: scale std needs a baseline, got baseline none: set scale: none",
         ),
         (
             "train.epochs=2",
             "train: got steps 60 and epochs 2, expected exactly one (the other: null)",
         ),
-        ("models.tiny.path=x", "models.tiny: got both of path and embedded, expected exactly one"),
+        (
+            "models.tiny.path=x",
+            "models.tiny: got path and embedded, expected exactly one of path or embedded",
+        ),
         (
             "models.tiny.device=gpu",
             "models.tiny.device: got 'gpu', expected auto, cpu, mps, cuda, or cuda:0, cuda:1, ...",
@@ -312,7 +324,9 @@ def test_a_bad_override_is_named(small, override, complaint):
 
 
 def test_a_bad_key_in_a_file_is_named_with_file_and_line(small):
-    small.write_text(SMALL.replace("scale: std}", "scale: std,\n  gama: 1}").replace("seed: 0", ""))
+    small.write_text(
+        SMALL.replace("scale: std}}", "scale: std},\n  gama: 1}").replace("seed: 0", "")
+    )
     assert complaint_of(small) == "small.yaml:13: algorithm.gama: unknown key; did you mean gamma?"
 
 
@@ -389,7 +403,7 @@ def test_a_python_file_is_relative_to_the_config_that_names_it(small, tmp_path):
     config = load_config(small)
     assert config.reward is not None
     assert config.reward.name == f"{tmp_path.resolve()}/mine.py:Reward"
-    assert (config.algorithm.baseline, config.algorithm.scale) == ("group_max", "std")
+    assert (config.algorithm.credit.baseline, config.algorithm.credit.scale) == ("group_max", "std")
     (tmp_path / "dumped.yaml").write_text(dump_config(config))
     assert load_config(tmp_path / "dumped.yaml") == config
 
@@ -404,9 +418,9 @@ def test_a_config_names_its_own_baseline_and_loss(small, tmp_path):
     small.write_text(SMALL.replace("name: magrpo", own))
     algorithm = load_config(small).algorithm
     comparison = Comparison(torch.tensor([1.0, 2.0]), torch.tensor([0, 0]))
-    assert BASELINES[algorithm.baseline].of(comparison).tolist() == [7.0, 7.0]
-    assert BASELINES[algorithm.baseline].siblings
-    assert POLICY_LOSSES[algorithm.policy_loss].ratio is None
+    assert BASELINES[algorithm.credit.baseline].of(comparison).tolist() == [7.0, 7.0]
+    assert BASELINES[algorithm.credit.baseline].siblings
+    assert POLICY_LOSSES[algorithm.loss.kind].ratio is None
     assert "has no ratio" in complaint_of(small, "algorithm.epochs=2")
     wrong = f"algorithm.baseline={tmp_path}/mine.py:WRONG"
     assert "of type int; expected a function or a Baseline" in complaint_of(small, wrong)
@@ -497,18 +511,101 @@ def test_the_options_of_an_environment_go_with_it(tmp_path, small):
     assert short.environment.options == {"z": 1}
 
 
+FLAT: dict[str, Any] = {
+    "policy_loss": "policy_gradient", "preference": None, "baseline": "none", "critic_view": None,
+    "scope": "turn", "gamma": 1.0, "gae_lambda": 1.0, "returns": "tree", "reward_sharing": "own",
+    "repeat_last_reward": "derived", "group_by": "derived", "pruned": "reweight", "scale": "none",
+    "whiten": False, "average_decay": 0.9, "reduce": "sequence_sum", "turn_weights": [],
+    "stopped_weight": 1.0, "kl_in": "none", "kl_coefficient": 0.0, "kl_estimator": "k2",
+    "kl_target": None, "kl_horizon": 10000, "entropy_coefficient": 0.0, "clip_low": 0.2,
+    "clip_high": 0.2, "clip_dual": None, "clip_value": None, "stop_at_kl": None,
+    "importance_sampling": "auto", "importance_ratio": "auto", "importance_cap": 2.0, "epochs": 1,
+    "minibatches": 1,
+}  # fmt: skip
+"""The options of an algorithm, and their defaults, when all of them were beside each other."""
+
+
+def record_of_before(config: RunConfig, said: dict[str, Any], row: dict[str, Any]) -> str:
+    """Return the record of a run of that time: `said` differs from the row, whose options are in
+    comments."""
+    now = dump_config(config)
+    start, end = now.index("algorithm:\n"), now.index("\ncredit: ") + 1
+    left_out = {key: value for key, value in (FLAT | row).items() if key not in said}
+    comments = "".join(f"  # {line}\n" for line in write_yaml(left_out).splitlines())
+    return now[:start] + write_yaml({"algorithm": said}) + comments + now[end:]
+
+
+GROUPED = {"baseline": "group_mean"}
+CRITIC = {"critic_view": "own", "gae_lambda": 0.95}
+
+
+@pytest.mark.parametrize(
+    ("said", "row", "then"),
+    [
+        ({"name": "magrpo", "scale": "std"}, GROUPED, {"credit": {"scale": "std"}}),
+        # the row's range was read by the loss that the run chose
+        (
+            {"name": "gspo", "policy_loss": "clipped_surrogate"},
+            {
+                **GROUPED, "scale": "std", "clip_low": 3e-4, "clip_high": 4e-4,
+                "reduce": "sequence_mean", "minibatches": 4,
+            },
+            {"loss": {"kind": "clipped_surrogate", "clip_low": 3e-4, "clip_high": 4e-4}},
+        ),
+        (
+            {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1, "kl_target": 1.0},
+            GROUPED,
+            {"kl": {"kind": "loss", "coefficient": 0.1, "target": 1.0}},
+        ),
+        ({"name": "iac", "whiten": True}, CRITIC, {"credit": {"whiten": True}}),
+        (
+            {"name": "iac", "critic_view": None, "gae_lambda": 1.0},
+            CRITIC,
+            {"credit": {"kind": "group"}},
+        ),
+        (
+            {"name": "magrpo", "baseline": "none", **CRITIC},
+            GROUPED,
+            {"credit": {"kind": "critic", "view": "own", "gae_lambda": 0.95}},
+        ),
+        (
+            {"name": "madpo", "preference": {"pairs": 4, "replay": {"mode": "all_history"}}},
+            {},
+            {"credit": {"pairs": 4, "replay": {"mode": "all_history"}}},
+        ),
+    ],
+)  # fmt: skip
+def test_a_run_that_was_recorded_with_flat_keys_has_the_options_that_it_had(
+    small, tmp_path, said, row, then
+):
+    config = make_config(
+        load_config(small).model_dump(mode="json") | {"algorithm": {"name": said["name"], **then}}
+    )
+    recorded = tmp_path / "config.yaml"
+    recorded.write_text(record_of_before(config, said, row))
+    assert load_config(recorded) == config
+    for found in (load_config(recorded).algorithm, load_recorded(recorded).algorithm):
+        assert found == config.algorithm
+        assert found.underived == config.algorithm.underived
+
+
 def test_a_run_that_was_recorded_before_ratios_of_joint_actions_keeps_those_of_tokens(
     small, tmp_path
 ):
     recorded = tmp_path / "config.yaml"
-    for options in (["train.max_lag=1"], ["train.max_lag=1", "algorithm.name=madpo"], []):
-        options = [*options, "algorithm.scale=none"]
-        now = dump_config(load_config(small, options))
-        assert now.count("  # importance_ratio: auto\n") == 1
+    for name, row, lag, wanted in (
+        ("magrpo", GROUPED, 1, "token"),
+        ("magrpo", GROUPED, 0, "auto"),
+        ("madpo", {"preference": {"pairs": 16}}, 1, "auto"),
+    ):
+        config = load_config(
+            small, [f"algorithm.name={name}", "algorithm.scale=none", f"train.max_lag={lag}"]
+        )
+        now = record_of_before(config, {"name": name}, row)
         recorded.write_text(now)
         assert load_config(recorded).algorithm.importance_ratio == "auto"
+        assert now.count("  # importance_ratio: auto\n") == 1
         recorded.write_text(now.replace("  # importance_ratio: auto\n", ""))
-        wanted = "token" if options[0] == "train.max_lag=1" and len(options) == 2 else "auto"
         assert load_config(recorded).algorithm.importance_ratio == wanted
 
 

@@ -1,8 +1,9 @@
 """Keys of a run config that cannot change what is learned. Training refuses them.
 
 A key counts as written if its value is not the default; in `algorithm`, if it is not the value of
-the named row. So a saved config, which has all defaults, is read back, a config that extends
-another can set a key back, and a row may have options that another choice turns off.
+the named row, unless that has another kind of credit, loss or KL penalty. So a saved config, which
+has all defaults, is read back, a config that extends another can set a key back, and a row may have
+options that another choice turns off.
 
 Some keys change nothing in a small run, but are not refused, because a larger run of the same
 config needs them: the clip range with one update per step, and `repeat_last_reward` and `group_by`
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from motet.algorithms import resolve
+from motet.algorithms import compares_samples, resolve
 from motet.batch.objectives import importance_mode
 from motet.config.schema import RunConfig
 from motet.config.sections import VLLM_KEYS
@@ -94,6 +95,7 @@ def refuse_keys_without_effect(config: RunConfig) -> None:
 def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
     """Return the written keys of a training config that cannot change what is learned."""
     return [
+        *_of_algorithm(config),
         *_of_credit(config),
         *_of_kl(config),
         *_of_importance_sampling(config),
@@ -108,12 +110,9 @@ def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
     ]
 
 
-def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+def _of_algorithm(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     algorithm, plan = config.algorithm, config.rollout
-    returns, critic = algorithm.returns, algorithm.critic_view is not None
-    compares = BASELINES[algorithm.baseline].siblings or algorithm.scale == "std"
-    samples, one_turn = list(plan.samples), len(plan.samples) == 1
-    plays_one = f"rollout.samples {samples} plays one turn"
+    returns, samples = algorithm.returns, list(plan.samples)
     yield from keys_by_rules(
         (
             (
@@ -122,13 +121,7 @@ def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
                 f"returns: {returns} reads the score of one turn",
                 "set returns: tree",
             ),
-            ("gamma", one_turn, plays_one, "play more turns"),
-            (
-                "gae_lambda",
-                one_turn and critic and algorithm.scope == "turn" and returns == "tree",
-                plays_one,
-                "play more turns",
-            ),
+            ("gamma", len(samples) == 1, _plays_one(config), "play more turns"),
             (
                 "repeat_last_reward",
                 returns != "tree",
@@ -136,53 +129,61 @@ def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
                 "set returns: tree",
             ),
             (
-                "group_by",
-                critic or not compares,
-                "a critic compares no samples"
-                if critic
-                else f"baseline: {algorithm.baseline} compares no samples",
-                "set baseline: group_mean",
-            ),
-            (
                 "pruned",
                 not plan.prunes,
                 f"rollout.expand: {plan.expand} with rollout.samples {samples} prunes nothing",
                 "set rollout.expand: random and play more turns",
             ),
+        ),
+        ("algorithm",),
+        algorithm,
+        resolve(algorithm.name, {}),
+    )
+
+
+def _plays_one(config: RunConfig) -> str:
+    return f"rollout.samples {list(config.rollout.samples)} plays one turn"
+
+
+def _of_credit(config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    algorithm = config.algorithm
+    rules: KeyRules = ()
+    if (group := algorithm.group) is not None:
+        rules = (
+            (
+                "group_by",
+                not compares_samples(algorithm),
+                f"baseline: {group.baseline} compares no samples",
+                "set baseline: group_mean",
+            ),
             (
                 "average_decay",
-                algorithm.baseline != "moving_average",
+                group.baseline != "moving_average",
                 "only baseline: moving_average keeps an average",
                 "set baseline: moving_average",
             ),
-        ),
-        ("algorithm",),
-        algorithm,
-        resolve(algorithm.name, {}),
-    )
+        )
+    elif (critic := algorithm.critic) is not None:
+        turns = critic.scope == "turn" and algorithm.returns == "tree"
+        one_turn = len(config.rollout.samples) == 1
+        rules = (("gae_lambda", turns and one_turn, _plays_one(config), "play more turns"),)
+    yield from _of_section("credit", rules, config)
 
 
 def _of_kl(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    algorithm = config.algorithm
-    yield from keys_by_rules(
-        (
-            (
-                "kl_estimator",
-                algorithm.kl_in != "loss",
-                f"kl_in: {algorithm.kl_in} adds no divergence to the loss",
-                "set kl_in: loss",
-            ),
-            (
-                "kl_horizon",
-                algorithm.kl_target is None,
-                "without kl_target the coefficient is fixed",
-                "set kl_target",
-            ),
-        ),
-        ("algorithm",),
-        algorithm,
-        resolve(algorithm.name, {}),
-    )
+    kl = config.algorithm.kl
+    if kl is not None:
+        fixed = "without a target the coefficient is fixed"
+        yield from _of_section("kl", (("horizon", kl.target is None, fixed, "set target"),), config)
+
+
+def _of_section(name: str, rules: KeyRules, config: RunConfig) -> Iterator[KeyWithoutEffect]:
+    """Apply the rules to a section of the algorithm, compared with the row's if that is of the same
+    kind, else with the defaults."""
+    written = getattr(config.algorithm, name)
+    row = getattr(resolve(config.algorithm.name, {}), name)
+    usual = row if type(row) is type(written) else type(written).model_construct()
+    yield from keys_by_rules(rules, ("algorithm", name), written, usual)
 
 
 def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
@@ -194,15 +195,15 @@ def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
         "set train.max_lag: 1",
     )
     unused, use = (
-        f"policy_loss: {algorithm.policy_loss} has the ratio of a token",
+        f"loss.kind: {algorithm.loss.kind} has the ratio of a token",
         "set importance_ratio: joint",
     )
     if mode == "none":
         unused, use = "importance_sampling: none has no weights", "set it to truncate"
-    elif algorithm.preference is not None:
-        unused, use = "pairs have no importance weights", "set preference: null"
+    elif algorithm.pairs is not None:
+        unused, use = "pairs have no importance weights", "set credit.kind: group"
     # token with a loss that has this ratio turns off the weights, which is an effect.
-    ignored = mode == "none" or algorithm.preference is not None
+    ignored = mode == "none" or algorithm.pairs is not None
     yield from keys_by_rules(
         (
             ("importance_sampling", same and mode in ("truncate", "mask"), why, instead),
@@ -251,12 +252,13 @@ def _of_incentives(config: RunConfig) -> Iterator[KeyWithoutEffect]:
 
 def _of_plan(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     plan, alone = config.rollout, len(config.team) == 1
-    samples = list(plan.samples)
+    samples, group = list(plan.samples), config.algorithm.group
+    crossed = group is not None and BASELINES[group.baseline].crossed
     yield from keys_by_rules(
         (
             (
                 "pairing",
-                (alone or set(samples) == {1}) and not BASELINES[config.algorithm.baseline].crossed,
+                (alone or set(samples) == {1}) and not crossed,
                 "the team has one agent" if alone else f"samples {samples} is one path",
                 "add agents" if alone else "sample more",
             ),
@@ -367,8 +369,8 @@ def _of_bounds(config: RunConfig) -> Iterator[KeyWithoutEffect]:
             (
                 "max_kl",
                 alarms.max_kl is not None and not config.algorithm.needs_reference,
-                "without algorithm.kl_in there is no reference",
-                "set algorithm.kl_in",
+                "without algorithm.kl there is no reference",
+                "set algorithm.kl",
             ),
             *(
                 (key, unbounded, "every bound is null", "set a bound")

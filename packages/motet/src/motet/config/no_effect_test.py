@@ -38,7 +38,18 @@ from motet.core.terms import RIGHT
 from motet.credit.assign import assign_credit
 from motet.credit.critics import reading_of
 from motet.errors import ConfigError
-from motet.settings import Algorithm, Decode
+from motet.settings import (
+    Algorithm,
+    CispoLoss,
+    ClippedLoss,
+    CriticCredit,
+    Decode,
+    GroupCredit,
+    KlInLoss,
+    KlInReward,
+    PolicyGradient,
+)
+from motet.settings.flat_keys import laid_on, lifted
 from motet.trainer.score import completions_of
 
 
@@ -101,14 +112,19 @@ def scored(episodes: list[Episode], algorithm: Algorithm, numbers: random.Random
             for agent, completions in round_.samples.items():
                 for index, one in enumerate(completions):
                     id = SampleId(episode.id, path, agent, index)
-                    count = len(one.tokens) if algorithm.scope == "token" else 1
+                    count = (
+                        len(one.tokens)
+                        if algorithm.critic and algorithm.critic.scope == "token"
+                        else 1
+                    )
                     found = tuple(numbers.random() for _ in range(count))
                     if algorithm.needs_reference:
                         reference[id] = tuple(-numbers.random() for _ in one.tokens)
-                    if algorithm.critic_view is not None:
+                    if algorithm.critic is not None:
                         at = tuple(range(1, 1 + count))
                         values.setdefault(
-                            reading_of(id, algorithm), ValueEstimate((1,) * (count + 1), at, found)
+                            reading_of(id, algorithm.critic),
+                            ValueEstimate((1,) * (count + 1), at, found),
                         )
     return Scores(reference, values)
 
@@ -179,45 +195,47 @@ def backward(loss, at_BL) -> list[float]:
 
 # ------------------------------------------------------------------------- every option
 
-CLIPPED = {"policy_loss": "clipped_surrogate"}
-DIVERGENCE = {"kl_in": "loss", "kl_coefficient": 0.1}
+CLIPPED = {"loss": {"kind": "clipped_surrogate"}}
+IN_REWARD = {"kl": {"kind": "reward", "coefficient": 0.1}}
+DIVERGENCE = {"kl": {"kind": "loss", "coefficient": 0.1}}
+AVERAGED = {"credit": {"baseline": "moving_average"}}
 PRUNING = {"rollout": {"samples": [3, 2], "expand": "random"}}
 LAGGED = {"train": {"steps": 1, "max_lag": 1}}
 EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     # option: (the options around it, its value, other sections of the config)
-    "policy_loss": ({}, "clipped_surrogate", {}),
-    "preference": ({"baseline": "none"}, {"pairs": 1}, {}),
-    "baseline": ({}, "leave_one_out", {}),
-    "critic_view": ({"baseline": "none"}, "own", {}),
-    "scope": ({"name": "iac"}, "token", {}),
+    "credit.kind": ({}, "pairs", {}),
+    "credit.baseline": ({}, "leave_one_out", {}),
+    "credit.scale": ({}, "std", {}),
+    "credit.group_by": ({}, "task", {}),
+    "credit.average_decay": (AVERAGED, 0.5, {}),
+    "credit.view": ({"name": "iac"}, "joint", {}),
+    "credit.scope": ({"name": "iac"}, "token", {}),
+    "credit.gae_lambda": ({"name": "iac"}, 0.5, {}),
+    "credit.whiten": ({"name": "iac"}, True, {}),
+    "credit.clip_value": ({"name": "iac"}, 0.1, {}),
+    "loss.kind": ({}, "clipped_surrogate", {}),
+    "loss.clip_low": (CLIPPED, 0.5, {}),
+    "loss.clip_high": (CLIPPED, 0.5, {}),
+    "loss.clip_dual": (CLIPPED, 1.5, {}),
+    "kl.kind": (IN_REWARD, DIVERGENCE["kl"], {}),
+    "kl.coefficient": (DIVERGENCE, 0.2, {}),
+    "kl.estimator": (DIVERGENCE, "k3", {}),
+    "kl.target": (DIVERGENCE, 0.5, {}),
+    "kl.horizon": ({"kl": {**DIVERGENCE["kl"], "target": 0.5}}, 100, {}),
     "gamma": ({}, 0.5, {}),
-    "gae_lambda": ({"name": "iac"}, 0.5, {}),
     "returns": ({}, "discounted_sum", {}),
     "reward_sharing": ({}, "all", {}),
     "repeat_last_reward": ({}, False, {}),
-    "group_by": ({}, "task", {}),
     "pruned": ({}, "sibling_mean", PRUNING),
-    "scale": ({}, "std", {}),
-    "whiten": ({"name": "iac"}, True, {}),
-    "average_decay": ({"baseline": "moving_average"}, 0.5, {}),
     "reduce": ({}, "token_mean", {}),
     "turn_weights": ({}, (1.0, 0.5), {}),
-    "kl_in": ({"kl_in": "reward", "kl_coefficient": 0.1}, "loss", {}),
-    "kl_coefficient": (DIVERGENCE, 0.2, {}),
-    "kl_estimator": (DIVERGENCE, "k3", {}),
-    "kl_target": (DIVERGENCE, 0.5, {}),
-    "kl_horizon": ({**DIVERGENCE, "kl_target": 0.5}, 100, {}),
     "entropy_coefficient": ({}, 0.1, {}),
-    "clip_low": (CLIPPED, 0.5, {}),
-    "clip_high": (CLIPPED, 0.5, {}),
-    "clip_dual": (CLIPPED, 1.5, {}),
-    "clip_value": ({"name": "iac"}, 0.1, {}),
     "epochs": (CLIPPED, 2, {}),
     "minibatches": (CLIPPED, 2, {}),
     "importance_sampling": ({}, "none", LAGGED),
     "importance_cap": ({}, 1.1, LAGGED),
     "importance_ratio": ({}, "token", LAGGED),
-}
+}  # fmt: skip
 INCENTIVES = {
     "alphas": ({"alpha0": 1.0}, "code"),
     "alpha0": ({}, 1.0),
@@ -227,20 +245,37 @@ INCENTIVES = {
 }
 ELSEWHERE = {"name", "incentives", "stop_at_kl", "stopped_weight"}
 """A name; the options of INCENTIVES; an option that the training loop reads (its tests); and one
-for turns that a reward ended (assign_test)."""
+for turns that a reward ended (assign_test). Those of pairs are in preferences_test."""
+KINDS = {
+    "credit": (GroupCredit, CriticCredit),
+    "loss": (PolicyGradient, ClippedLoss, CispoLoss),
+    "kl": (KlInReward, KlInLoss),
+}
+
+
+def with_option(around: dict[str, Any], option: str, value: Any) -> dict[str, Any]:
+    """Return the options around it, and the option with its value."""
+    section, _, key = option.partition(".")
+    whole = isinstance(value, dict) or not key
+    return laid_on(lifted(around), {section: value if whole else {key: value}})
 
 
 def test_the_table_has_every_option():
-    assert set(EFFECTS) | ELSEWHERE == set(Algorithm.model_fields)
+    nested = {
+        f"{section}.{key}"
+        for section, kinds in KINDS.items()
+        for kind in kinds
+        for key in kind.model_fields
+    }
+    assert set(EFFECTS) | ELSEWHERE == set(Algorithm.model_fields) - set(KINDS) | nested
     assert set(INCENTIVES) == set(type(Algorithm().incentives).model_fields)
 
 
 @pytest.mark.parametrize("option", EFFECTS)
 def test_an_option_changes_what_is_learned(option):
     around, value, sections = EFFECTS[option]
-    with_it, without = (
-        config({**around, **chosen}, **sections) for chosen in ({option: value}, {})
-    )
+    with_it = config(with_option(around, option, value), **sections)
+    without = config(around, **sections)
     assert keys_without_effect(with_it) == []
     assert learned(with_it) != learned(without)
 
@@ -271,7 +306,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
         "rollout.samples [3] plays one turn: leave it at 1.0, or play more turns",
     ),
     (
-        {"name": "iac"}, ONE_TURN, "gae_lambda", 0.5,
+        {"name": "iac"}, ONE_TURN, "credit.gae_lambda", 0.5,
         "rollout.samples [3] plays one turn: leave it at 0.95, or play more turns",
     ),
     (
@@ -279,12 +314,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
         "returns: last repeats no reward: leave it at true, or set returns: tree",
     ),
     (
-        {"name": "mareinforce"}, {}, "group_by", "task",
+        {"name": "mareinforce"}, {}, "credit.group_by", "task",
         "baseline: none compares no samples: leave it at round, or set baseline: group_mean",
-    ),
-    (
-        {"name": "iac"}, {}, "group_by", "task",
-        "a critic compares no samples: leave it at round, or set baseline: group_mean",
     ),
     (
         {}, {}, "pruned", "sibling_mean",
@@ -292,21 +323,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
         "set rollout.expand: random and play more turns",
     ),
     (
-        {}, {}, "average_decay", 0.5,
+        {}, {}, "credit.average_decay", 0.5,
         "only baseline: moving_average keeps an average: leave it at 0.9, or set baseline: "
         "moving_average",
     ),
     (
-        {}, {}, "kl_estimator", "k3",
-        "kl_in: none adds no divergence to the loss: leave it at k2, or set kl_in: loss",
-    ),
-    (
-        {"kl_in": "reward", "kl_coefficient": 0.1}, {}, "kl_estimator", "k3",
-        "kl_in: reward adds no divergence to the loss: leave it at k2, or set kl_in: loss",
-    ),
-    (
-        DIVERGENCE, {}, "kl_horizon", 100,
-        "without kl_target the coefficient is fixed: leave it at 10000, or set kl_target",
+        DIVERGENCE, {}, "kl.horizon", 100,
+        "without a target the coefficient is fixed: leave it at 10000, or set target",
     ),
     (
         {}, {}, "importance_cap", 3.0,
@@ -315,7 +338,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
     ),
     (
         {**CLIPPED, "importance_ratio": "token"}, LAGGED, "importance_cap", 3.0,
-        "policy_loss: clipped_surrogate has the ratio of a token: leave it at 2.0, or set "
+        "loss.kind: clipped_surrogate has the ratio of a token: leave it at 2.0, or set "
         "importance_ratio: joint",
     ),
     (
@@ -338,13 +361,12 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, Any, str]] = [
 def test_an_option_is_refused_exactly_where_it_changes_nothing(
     around, sections, option, value, message
 ):
-    with_it, without = (
-        config({**around, **chosen}, **sections) for chosen in ({option: value}, {})
-    )
+    with_it = config(with_option(around, option, value), **sections)
+    without = config(around, **sections)
     assert learned(with_it) == learned(without)
     assert keys_without_effect(without) == []
     (key,) = keys_without_effect(with_it)
-    assert key.path == ("algorithm", option)
+    assert key.path == ("algorithm", *option.split("."))
     assert str(key).endswith(f"which has no effect, because {message}")
 
 
@@ -484,8 +506,8 @@ def policies(p: dict[str, Any] | None = None, q: dict[str, Any] | None = None) -
         ),
         (
             {"alarms": {"max_kl": 2.0}},
-            "alarms.max_kl: got 2.0, which has no effect, because without algorithm.kl_in there "
-            "is no reference: leave it at 10.0, or set algorithm.kl_in",
+            "alarms.max_kl: got 2.0, which has no effect, because without algorithm.kl there is "
+            "no reference: leave it at 10.0, or set algorithm.kl",
         ),
         (
             {
@@ -541,21 +563,33 @@ def test_a_shipped_config_has_no_key_without_effect(path):
 
 def test_every_key_is_named_with_its_line(tmp_path):
     base, file = tmp_path / "base.yaml", tmp_path / "run.yaml"
-    base.write_text(dump_config(config({"average_decay": 0.5})))
+    base.write_text(dump_config(config({"credit": {"average_decay": 0.5}})))
     file.write_text("extends: base.yaml\nalgorithm:\n  returns: last\n  gamma: 0.5\n")
     with pytest.raises(ConfigError) as refused:
-        refuse_keys_without_effect(load_config(file, ["algorithm.kl_horizon=5"]))
+        refuse_keys_without_effect(load_config(file))
     starts = [line.partition(": got")[0] for line in str(refused.value).splitlines()]
-    line = base.read_text().splitlines().index("  average_decay: 0.5") + 1
+    line = base.read_text().splitlines().index("    average_decay: 0.5") + 1
     assert sorted(starts) == [
-        f"{base}:{line}: algorithm.average_decay",
+        f"{base}:{line}: algorithm.credit.average_decay",
         f"{file}:4: algorithm.gamma",
-        "override 'algorithm.kl_horizon=5': algorithm.kl_horizon",
+    ]
+
+
+def test_a_flat_key_of_before_is_named_as_it_was_written(tmp_path):
+    (tmp_path / "base.yaml").write_text(dump_config(config()))
+    file = tmp_path / "run.yaml"
+    file.write_text("extends: base.yaml\nalgorithm:\n  name: mareinforce\n  average_decay: 0.5\n")
+    with pytest.raises(ConfigError) as refused:
+        refuse_keys_without_effect(load_config(file, ["algorithm.group_by=task"]))
+    starts = [line.partition(": got")[0] for line in str(refused.value).splitlines()]
+    assert starts == [
+        "override 'algorithm.group_by=task': algorithm.credit.group_by",
+        f"{file}:4: algorithm.average_decay: algorithm.credit.average_decay",
     ]
 
 
 def test_a_config_that_extends_another_sets_a_key_back(tmp_path):
     (tmp_path / "base.yaml").write_text(dump_config(config({**DIVERGENCE, "kl_estimator": "k3"})))
     file = tmp_path / "run.yaml"
-    file.write_text("extends: base.yaml\nalgorithm: {kl_in: reward, kl_estimator: k2}\n")
+    file.write_text("extends: base.yaml\nalgorithm: {kl_in: reward, kl_coefficient: 0.1}\n")
     assert keys_without_effect(load_config(file)) == []

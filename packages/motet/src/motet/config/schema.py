@@ -5,7 +5,7 @@ It sets only the fields that differ; `decode_of` and `optimizer_of` return the c
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
@@ -16,11 +16,9 @@ from pydantic import (
     NonNegativeInt,
     PrivateAttr,
     SerializerFunctionWrapHandler,
-    ValidationError,
     field_serializer,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from motet.algorithms import ALGORITHMS, check_names, check_plan, resolve
 from motet.config.foreign_keys import foreign_advice
@@ -48,28 +46,22 @@ from motet.settings import (
     AlarmBounds,
     Algorithm,
     Decode,
+    GroupCredit,
     Optimizer,
     Plan,
+    PolicyGradient,
     RewardModel,
     Schedule,
     Settings,
     Warmup,
+    tupled,
+    validation_error,
 )
+from motet.settings.flat_keys import SECTIONS, is_other, laid_on, lifted
 from motet.user_code.plugins import is_reference
 
 DEFAULT_ALGORITHM = "magrpo"
 SettingsType = TypeVar("SettingsType", bound=Settings)
-
-
-def tupled(value: Any) -> Any:
-    """Convert lists to tuples.
-
-    Behind a validator that runs before, strict validation sees Python values and accepts no list
-    where a tuple is expected.
-    """
-    if isinstance(value, Mapping):
-        return {key: tupled(item) for key, item in value.items()}
-    return tuple(tupled(item) for item in value) if isinstance(value, list | tuple) else value
 
 
 def _filled_from_its_row(value: Any) -> Any:
@@ -78,7 +70,7 @@ def _filled_from_its_row(value: Any) -> Any:
     name = value.get("name", DEFAULT_ALGORITHM)
     try:
         row = resolve(name, {}).model_dump(exclude_unset=True)
-        return {**row, **tupled(value), "name": name}
+        return {**laid_on(row, lifted(tupled(value))), "name": name}
     except ConfigError as error:
         raise validation_error([(("name",), str(error))]) from error
 
@@ -199,12 +191,7 @@ class RunKeys(Settings):
     def _row_and_what_differs(
         self, value: Algorithm, handler: SerializerFunctionWrapHandler
     ) -> Any:
-        row = resolve(value.name, {}).model_dump(mode="json")
-        return {
-            key: item
-            for key, item in value.model_dump(mode="json").items()
-            if key == "name" or item != row[key]
-        }
+        return what_differs(value, resolve(value.name, {}))
 
     @property
     def places(self) -> Mapping[tuple[str | int, ...], str]:
@@ -227,9 +214,9 @@ class RunKeys(Settings):
 
         With own view, agents whose policies are all frozen have no critic.
         """
-        if self.algorithm.critic_view is None:
+        if self.algorithm.critic is None:
             return {}
-        if self.algorithm.critic_view == "joint":
+        if self.algorithm.critic.view == "joint":
             return dict.fromkeys(self.team, "critic-joint")
         first: dict[tuple[str, ...], str] = {}
         learning = [
@@ -267,17 +254,6 @@ def _over(common: SettingsType, own: SettingsType | None) -> SettingsType:
     )
 
 
-def validation_error(problems: Sequence[tuple[tuple[str, ...], str]]) -> ValidationError:
-    """Build a ValidationError for these keys. Pydantic merges it with its own errors."""
-    details = [
-        InitErrorDetails(
-            type=PydanticCustomError("motet", "{text}", {"text": text}), loc=location, input=None
-        )
-        for location, text in problems
-    ]
-    return ValidationError.from_exception_data("config", details)
-
-
 # ---------------------------------------------------------------------- checks between the sections
 
 
@@ -293,7 +269,7 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
         or _absent_names(config)
         or _unfit_critic(config)
         or _unfit_reward_model(config)
-        or _unfit_preference(config)
+        or _unfit_pairs(config)
         or _unfit_lag(config)
         or _unfit_comparator(config)
         or _unused_names(config)
@@ -315,7 +291,7 @@ def _unfit_names(config: RunKeys) -> list[Complaint]:
 
 
 def _unfit_credit(config: RunKeys) -> list[Complaint]:
-    if config.credit is None or config.algorithm.preference is None:
+    if config.credit is None or config.algorithm.pairs is None:
         return []
     text = (
         f"credit is set, but algorithm {config.algorithm.name} learns from pairs, which have no "
@@ -360,11 +336,11 @@ def _absent_names(config: RunKeys) -> list[Complaint]:
 
 
 def _unfit_critic(config: RunKeys) -> list[Complaint]:
-    algorithm, critic = config.algorithm, config.critic
-    if algorithm.critic_view is None:
+    rule, critic = config.algorithm.critic, config.critic
+    if rule is None:
         text = (
-            f"critic is set, but algorithm {algorithm.name} has none: set "
-            "algorithm.critic_view, or drop critic"
+            f"critic is set, but algorithm {config.algorithm.name} has none: set "
+            "algorithm.credit.kind: critic, or drop critic"
         )
         return [] if critic is None else [(("critic",), text)]
     taken = [name for name in config.policies if name in config.critic_of.values()]
@@ -376,9 +352,9 @@ def _unfit_critic(config: RunKeys) -> list[Complaint]:
             )
         ]
     critic = critic or CriticConfig()
-    if critic.train == "policy" and algorithm.critic_view == "joint":
+    if critic.train == "policy" and rule.view == "joint":
         text = (
-            "critic.train is policy, but a critic with critic_view joint cannot share the "
+            "critic.train is policy, but a critic with credit.view joint cannot share the "
             "weights of one policy: use full, lora or head"
         )
         return [(("critic", "train"), text)]
@@ -388,7 +364,7 @@ def _unfit_critic(config: RunKeys) -> list[Complaint]:
     read = {
         config.policies[name].model for player in config.team.values() for name in player.policy
     }
-    if algorithm.scope == "token" and critic.model is not None and read != {critic.model}:
+    if rule.scope == "token" and critic.model is not None and read != {critic.model}:
         text = (
             f"critic.model is {critic.model}, but scope token needs the models of the "
             f"policies, which are {', '.join(sorted(read))}: drop critic.model"
@@ -396,7 +372,7 @@ def _unfit_critic(config: RunKeys) -> list[Complaint]:
         return [(("critic", "model"), text)]
     for agent, player in config.team.items():
         models = {config.policies[name].model for name in player.policy}
-        if algorithm.scope == "token" and len(models) > 1:
+        if rule.scope == "token" and len(models) > 1:
             text = (
                 f"team.{agent} uses the models {', '.join(sorted(models))}, but scope token "
                 "needs one model per agent: use one model"
@@ -433,20 +409,20 @@ def _unfit_reward_model(config: RunKeys) -> list[Complaint]:
     return []
 
 
-def _unfit_preference(config: RunKeys) -> list[Complaint]:
-    preference = config.algorithm.preference
-    if preference is None:
+def _unfit_pairs(config: RunKeys) -> list[Complaint]:
+    pairs = config.algorithm.pairs
+    if pairs is None:
         return []
-    mode = preference.replay.mode
+    mode = pairs.replay.mode
     if mode != "current" and config.train.steps == 1:
         text = (
-            f"algorithm.preference.replay.mode is {mode}, but train.steps is 1, so there are "
+            f"algorithm.credit.replay.mode is {mode}, but train.steps is 1, so there are "
             "no earlier pairs: raise train.steps, or use mode: current"
         )
-        return [(("algorithm", "preference"), text)]
+        return [(("algorithm", "credit"), text)]
     if mode != "current" and config.report.episodes == "none":
         text = (
-            f"algorithm.preference.replay.mode {mode} reads the recorded "
+            f"algorithm.credit.replay.mode {mode} reads the recorded "
             "episodes of earlier steps, but report.episodes is none: set report.episodes: all"
         )
         return [(("report", "episodes"), text)]
@@ -455,13 +431,13 @@ def _unfit_preference(config: RunKeys) -> list[Complaint]:
         for name in config.policies
         if name not in config.frozen and config.optimizer_of(name).schedule == "linear"
     ]
-    if preference.batch_size is not None and linear:
+    if pairs.batch_size is not None and linear:
         text = (
-            f"algorithm.preference.batch_size is set, and policy {linear[0]} has "
+            f"algorithm.credit.batch_size is set, and policy {linear[0]} has "
             "optimizer.schedule: linear, but the number of gradient steps is then not known: "
             "use schedule: constant, or algorithm.minibatches in place of batch_size"
         )
-        return [(("algorithm", "preference"), text)]
+        return [(("algorithm", "credit"), text)]
     return []
 
 
@@ -479,12 +455,12 @@ def _unfit_comparator(config: RunKeys) -> list[Complaint]:
     comparator, turns = config.comparator, len(config.rollout.samples)
     if comparator is None:
         return []
-    preference = config.algorithm.preference
-    halves = [one for one in (preference, config.reward_model) if one and one.compare == "halves"]
+    pairs = config.algorithm.pairs
+    halves = [one for one in (pairs, config.reward_model) if one and one.compare == "halves"]
     if not halves:
         text = (
             "comparator plays the second half of the answers, but nothing compares halves: set "
-            "compare: halves in algorithm.preference or reward_model, or drop comparator"
+            "compare: halves in algorithm.credit or reward_model, or drop comparator"
         )
         return [(("comparator",), text)]
     if turns > 1:
@@ -498,7 +474,7 @@ def _unfit_comparator(config: RunKeys) -> list[Complaint]:
         return [(("comparator",), text)]
     playing = [name for player in config.team.values() for name in player.policy]
     still = [name for name in playing if name in config.frozen]
-    if still and preference is not None:
+    if still and pairs is not None:
         text = (
             f"policy {still[0]} is frozen, so the comparator's answers have no log-probabilities "
             "under it: train it, or drop comparator"
@@ -597,12 +573,36 @@ def check_trainable(config: RunConfig) -> None:
     check_plan(config.algorithm, config.rollout, len(config.team))
     tasks = config.train.tasks_per_step
     played = 2 if tasks == "all" else tasks * config.rollout.samples[0]
-    if config.algorithm.whiten and played < 2:
+    critic = config.algorithm.critic
+    if critic is not None and critic.whiten and played < 2:
         raise ConfigError(
-            "algorithm.whiten needs at least 2 advantages per step, but train.tasks_per_step "
-            f"{config.train.tasks_per_step} with rollout.samples {list(config.rollout.samples)} "
+            "algorithm.credit.whiten needs at least 2 advantages per step, but "
+            f"train.tasks_per_step {config.train.tasks_per_step} with rollout.samples "
+            f"{list(config.rollout.samples)} "
             f"gives {played} at turn 1: raise one of them, or set whiten: false"
         )
+
+
+def what_differs(algorithm: Algorithm, row: Algorithm) -> dict[str, Any]:
+    """Return the fields of an algorithm that differ from its row, as plain values.
+
+    A section of the row's kind has its kind and what differs; of another kind it has all that is
+    not derived.
+    """
+    said, usual = algorithm.model_dump(mode="json"), row.model_dump(mode="json")
+    found = {key: item for key, item in said.items() if key == "name" or item != usual[key]}
+    for key in SECTIONS:
+        section, below = found.get(key), usual[key]
+        if section is None:
+            continue
+        other = below is None or is_other(below, section, "kind")
+        found[key] = {
+            name: item
+            for name, item in section.items()
+            if name == "kind"
+            or (f"{key}.{name}" not in algorithm.underived if other else item != below[name])
+        }
+    return found
 
 
 # --------------------------------------------------------------------------------- read for looking
@@ -610,7 +610,14 @@ def check_trainable(config: RunConfig) -> None:
 
 class AlgorithmOfCode(Algorithm):
     """An algorithm whose row is code that was not loaded. Only the fields in `model_fields_set` are
-    known."""
+    known, and sections that the row completes are as they were written."""
+
+    credit: Any = GroupCredit()
+    """The keys of `credit` that the config has."""
+    loss: Any = PolicyGradient()
+    """The keys of `loss` that the config has."""
+    kl: Any = None
+    """The keys of `kl` that the config has."""
 
     @model_validator(mode="after")
     def _refuse_nonsense(self) -> Self:
@@ -621,9 +628,9 @@ def _filled(value: Any) -> Any:
     name = value.get("name", DEFAULT_ALGORITHM) if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(name, str):
         return value
-    said = {**tupled(value), "name": name}
+    said = {**lifted(tupled(value)), "name": name}
     if name in ALGORITHMS:
-        return {**ALGORITHMS[name].model_dump(exclude_unset=True), **said}
+        return laid_on(ALGORITHMS[name].model_dump(exclude_unset=True), said)
     if is_reference(name):
         return AlgorithmOfCode.model_validate(said)
     try:
@@ -664,8 +671,6 @@ class RecordedConfig(RunKeys):
     def _row_and_what_differs(
         self, value: Algorithm, handler: SerializerFunctionWrapHandler
     ) -> Any:
-        said = value.model_dump(mode="json")
         if isinstance(value, AlgorithmOfCode):
-            return {key: item for key, item in said.items() if key in value.model_fields_set}
-        row = ALGORITHMS[value.name].model_dump(mode="json")
-        return {key: item for key, item in said.items() if key == "name" or item != row[key]}
+            return value.model_dump(mode="json", exclude_unset=True)
+        return what_differs(value, ALGORITHMS[value.name])

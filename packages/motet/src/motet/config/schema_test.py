@@ -37,7 +37,7 @@ def test_every_field_says_what_it_means():
 
 def test_an_algorithm_is_its_row_with_single_fields_replaced():
     algorithm = config(algorithm={"name": "marloo", "scale": "std"}).algorithm
-    assert (algorithm.name, algorithm.baseline, algorithm.scale) == (
+    assert (algorithm.name, algorithm.credit.baseline, algorithm.credit.scale) == (
         "marloo",
         "leave_one_out",
         "std",
@@ -98,10 +98,13 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"critic": {}}, "algorithm magrpo has none: set algorithm.critic_view, or drop critic"),
+        (
+            {"critic": {}},
+            "algorithm magrpo has none: set algorithm.credit.kind: critic, or drop critic",
+        ),
         (
             {"algorithm": {"name": "maac"}, "critic": {"train": "policy"}},
-            "a critic with critic_view joint cannot share the weights",
+            "a critic with credit.view joint cannot share the weights",
         ),
         (
             {

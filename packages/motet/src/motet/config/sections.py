@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from motet.settings import ChatTemplate, Decode, Lora, Optimizer, Settings, TinyModel
+from motet.settings import ByKey, ChatTemplate, Decode, Lora, Optimizer, Settings, TinyModel
 from motet.user_code.plugins import is_reference
 
 AtOnce = Annotated[int, Field(gt=0, le=1024)]
@@ -120,21 +120,14 @@ def known_date(value: str | None) -> str | None:
     return value
 
 
-class ModelConfig(Settings):
-    """A base model. It is loaded once, and all its adapters and frozen policies share it."""
+class AnyModel(Settings):
+    """What is the same for every base model. A model is loaded once, and all its adapters and
+    frozen policies share it."""
 
-    path: str | None = None
-    """A model of the hub, such as Qwen/Qwen3-0.6B, or a folder that contains one."""
-    embedded: TinyModel | None = None
-    """Create a tiny, randomly initialised model instead of loading one."""
     device: Annotated[str, AfterValidator(known_device)] = "auto"
     """auto (cuda, else mps, else cpu), cpu, mps, cuda, or cuda:0, cuda:1, ..."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """The dtype of computation. Trained weights keep float32 master copies."""
-    quantize: Literal["none", "8bit", "4bit"] = "none"
-    """Quantize the linear layers of a model that carries adapters or frozen policies: 8bit is
-    LLM.int8, 4bit is NF4. It needs pip install "motet[quantized]" and a device that bitsandbytes
-    supports. The quantized weights themselves cannot be trained."""
     attention: Literal["auto", "sdpa", "flash_attention_2", "eager"] = "auto"
     """The attention implementation of transformers (attn_implementation). auto: sdpa if the model
     supports it, else eager; and on top of sdpa Motet's own attention function if it gives the same
@@ -165,17 +158,31 @@ class ModelConfig(Settings):
     def template(self) -> ChatTemplate:
         return ChatTemplate(self.chat_template, self.template_options, self.template_date)
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if (self.path is None) == (self.embedded is None):
-            what = "neither" if self.path is None else "both"
-            raise ValueError(
-                f"got {what} of path and embedded, expected exactly one (embedded: {{}}: a tiny "
-                "model)"
-            )
-        if self.embedded is not None and self.quantize != "none":
-            raise ValueError(f"got quantize {self.quantize} with embedded, expected quantize: none")
-        return self
+
+class StoredModel(AnyModel):
+    """A base model that is loaded."""
+
+    path: str
+    """A model of the hub, such as Qwen/Qwen3-0.6B, or a folder that contains one."""
+    quantize: Literal["none", "8bit", "4bit"] = "none"
+    """Quantize the linear layers of a model that carries adapters or frozen policies: 8bit is
+    LLM.int8, 4bit is NF4. It needs pip install "motet[quantized]" and a device that bitsandbytes
+    supports. The quantized weights themselves cannot be trained."""
+
+
+class EmbeddedModel(AnyModel):
+    """A tiny, randomly initialised model that the run creates."""
+
+    embedded: TinyModel
+    """Its size; {}: the defaults."""
+    path: ClassVar[None] = None
+    quantize: ClassVar[Literal["none"]] = "none"
+
+
+ModelConfig: TypeAlias = Annotated[
+    StoredModel | EmbeddedModel, ByKey({"path": StoredModel, "embedded": EmbeddedModel})
+]
+"""A base model."""
 
 
 class PolicyConfig(Settings):
@@ -451,46 +458,11 @@ class ComparatorConfig(Named):
     It is a `motet.trainer.components.Comparator`."""
 
 
-_READ_BY: Mapping[str, tuple[str, ...]] = {
-    "base_url": ("key_variable", "timeout_seconds", "retries", "concurrency", "batch_size"),
-    "folder": ("device", "token_budget", "reads"),
-    "constant": (),
-    "ensemble": ("combine",),
-    "agents": (),
-}
-"""Kind of verifier -> the settings that it reads."""
+class VerifierServer(Settings):
+    """A verifier behind a server (POST BASE_URL/predict)."""
 
-
-class VerifierConfig(Settings):
-    """A model that predicts how likely a completion is right.
-
-    It runs behind a server (POST BASE_URL/predict), in this process, or as an ensemble.
-    """
-
-    base_url: Annotated[str, AfterValidator(_web_address)] | None = None
+    base_url: Annotated[str, AfterValidator(_web_address)]
     """The part of the URL before /predict, such as http://localhost:8000."""
-    folder: str | None = None
-    """Alternative: a folder that motet verifier train wrote. The model is loaded in this
-    process."""
-    device: Annotated[str, AfterValidator(known_device)] = "auto"
-    """With folder: the device of its model."""
-    token_budget: PositiveInt = 16384
-    """With folder: maximum number of tokens scored at the same time, padding included."""
-    reads: Literal["end", "mean", "lowest"] = "end"
-    """With folder: how the score of a completion is computed. end: the value after the whole
-    completion. mean, lowest: the mean or the minimum of the values after each line, so that every
-    step of a solution counts; use them with verifiers trained with loss: every. A server decides
-    this itself."""
-    constant: float | None = Field(default=None, ge=0.0, le=1.0)
-    """Alternative: no model, and this score for every completion. Use it to test everything
-    else."""
-    ensemble: tuple["VerifierConfig", ...] = ()
-    """Alternative: several verifiers, two or more."""
-    combine: Literal["mean", "minimum"] = "mean"
-    """With ensemble: how the scores of one completion are combined. The minimum is harder to
-    fool."""
-    agents: dict[str, "VerifierConfig"] = Field(default={})
-    """Alternative: a verifier for each agent, by the agent's name, such as one per model family."""
     key_variable: str | None = None
     """The environment variable that holds the API key. By default no key is sent. The key itself is
     never written anywhere."""
@@ -504,30 +476,70 @@ class VerifierConfig(Settings):
     batch_size: PositiveInt = 64
     """Maximum number of completions in one request."""
 
+
+class VerifierFolder(Settings):
+    """A verifier in this process."""
+
+    folder: str
+    """A folder that motet verifier train wrote."""
+    device: Annotated[str, AfterValidator(known_device)] = "auto"
+    """The device of its model."""
+    token_budget: PositiveInt = 16384
+    """Maximum number of tokens scored at the same time, padding included."""
+    reads: Literal["end", "mean", "lowest"] = "end"
+    """How the score of a completion is computed. end: the value after the whole completion. mean,
+    lowest: the mean or the minimum of the values after each line, so that every step of a solution
+    counts; use them with verifiers trained with loss: every. A server decides this itself."""
+
+
+class ConstantVerifier(Settings):
+    """No model, and the same score for every completion. Use it to test everything else."""
+
+    constant: float = Field(ge=0.0, le=1.0)
+    """The score."""
+
+
+class VerifierEnsemble(Settings):
+    """Several verifiers that score the same completions."""
+
+    ensemble: tuple["OneVerifier", ...] = ()
+    """The verifiers, two or more."""
+    combine: Literal["mean", "minimum"] = "mean"
+    """How the scores of one completion are combined. The minimum is harder to fool."""
+
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        given = [name for name in _READ_BY if getattr(self, name) not in (None, (), {})]
-        if len(given) != 1:
-            raise ValueError(
-                f"got {' and '.join(given) or 'none'} of base_url, folder, constant, ensemble and "
-                "agents; expected exactly one"
-            )
-        if any(one.agents for one in (*self.ensemble, *self.agents.values())):
-            raise ValueError("got agents inside ensemble or agents; expected it at the top")
+    def _several(self) -> Self:
         if len(self.ensemble) == 1:
             raise ValueError(
                 "ensemble has one verifier; expected two or more: set it without ensemble"
             )
-        kind = given[0]
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if name != kind and name not in _READ_BY[kind] and value != field.default:
-                readers = [one for one, keys in _READ_BY.items() if name in keys]
-                raise ValueError(
-                    f"got {name} {value}, which {kind} does not read: drop it, or use "
-                    f"{readers[0]} instead"
-                )
         return self
+
+
+_VERIFIERS: Mapping[str, type[Settings]] = {
+    "base_url": VerifierServer,
+    "folder": VerifierFolder,
+    "constant": ConstantVerifier,
+    "ensemble": VerifierEnsemble,
+}
+OneVerifier: TypeAlias = Annotated[
+    VerifierServer | VerifierFolder | ConstantVerifier | VerifierEnsemble, ByKey(_VERIFIERS)
+]
+"""A model that predicts how likely a completion is right."""
+
+
+class VerifierPerAgent(Settings):
+    """A verifier for each agent, such as one per model family."""
+
+    agents: dict[str, OneVerifier] = Field(default={})
+    """The verifiers, by the agents' names."""
+
+
+VerifierConfig: TypeAlias = Annotated[
+    VerifierServer | VerifierFolder | ConstantVerifier | VerifierEnsemble | VerifierPerAgent,
+    ByKey({**_VERIFIERS, "agents": VerifierPerAgent}),
+]
+"""What scores completions: one verifier for all agents, or one for each."""
 
 
 class SandboxConfig(Settings):

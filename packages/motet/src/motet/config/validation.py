@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from motet.config.yaml import KeyPath, dotted, place_of, shown
 from motet.errors import ConfigError
 from motet.settings import Settings
+from motet.settings.kinds import TAG
 
 Model = TypeVar("Model", bound=Settings)
 MOST_COMPLAINTS = 30
@@ -146,6 +147,7 @@ def _written(location: KeyPath, data: Any) -> KeyPath:
 
     This drops the names of union members, which pydantic adds to its locations.
     """
+    location = tuple(key for key in location if not str(key).startswith(TAG))
     for depth, key in enumerate(location):
         keys = (
             data
@@ -163,7 +165,8 @@ def _written(location: KeyPath, data: Any) -> KeyPath:
 def _keys_at(annotation: Any, path: KeyPath) -> list[str]:
     """Return the valid keys of the record at `path` below a field of type `annotation`."""
     if get_origin(annotation) in (Union, types.UnionType):
-        return [key for member in get_args(annotation) for key in _keys_at(member, path)]
+        keys = [key for member in get_args(annotation) for key in _keys_at(member, path)]
+        return list(dict.fromkeys(keys))
     if get_origin(annotation) is Annotated:
         return _keys_at(get_args(annotation)[0], path)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -20,7 +20,7 @@ from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.ratios import Ratios, prefix_weights, ratios_of
 from motet.credit.returns import segment_mean, segment_size
 from motet.credit.table import Table
-from motet.settings import Algorithm
+from motet.settings import Algorithm, CriticCredit, GroupCredit, PairCredit
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Credit:
     values: list[ValueSample] = field(default_factory=list)
     """Training samples of the critics."""
     preferences: PreferencePairs | None = None
-    """The pairs to learn from, if the algorithm has a `preference`. The advantages of `samples` are
-    then 0, until `preference_advantages` gives those of an update."""
+    """The pairs to learn from, if the algorithm's credit is of kind pairs. The advantages of
+    `samples` are then 0, until `preference_advantages` gives those of an update."""
 
 
 def assign_credit(
@@ -50,8 +50,7 @@ def assign_credit(
 
     Args:
         episodes: all episodes of one step. Failed ones are ignored.
-        scores: reference log-probabilities if `algorithm.kl_in` is "reward" or "loss"; values if
-            the algorithm has a critic.
+        scores: reference log-probabilities if the algorithm needs them; values if it has a critic.
         team: the agents, their critics, and the frozen policies. Frozen policies get no training
             samples and need no reference.
         turns: the turn limit of the plan, for `repeat_last_reward`.
@@ -64,25 +63,28 @@ def assign_credit(
     samples = table.samples
     if not samples:
         return Credit([], state, {"credit/samples": 0.0})
-    if algorithm.preference is not None:
-        return _preferences(table, scores, algorithm, state, team)
+    if algorithm.pairs is not None:
+        return _preferences(table, scores, algorithm, algorithm.pairs, state, team)
     ratios = ratios_of(table, algorithm, scores.present) if scores.present else None
     k1 = divergences(samples, algorithm, scores, team)
     coefficient_S = coefficients(samples, algorithm, state)
     penalty_S = _penalties(k1, coefficient_S, algorithm)
     group_S = _groups(table, algorithm)
-    if algorithm.critic_view is None:
-        comparison, left_out_S = _comparison(
-            episodes, table, algorithm, state, group_S, turns, penalty_S, ratios
-        )
-        result = _compared_advantages(comparison, algorithm, group_S, table, ratios)
-    else:
-        left_out_S = torch.zeros(len(samples), dtype=torch.bool)
-        result = (
-            critics.completion_advantages(table, algorithm, scores, team, k1, coefficient_S, ratios)
-            if algorithm.scope == "token"
-            else critics.turn_advantages(table, algorithm, scores, team, penalty_S, ratios)
-        )
+    left_out_S = torch.zeros(len(samples), dtype=torch.bool)
+    match algorithm.credit:
+        case CriticCredit(scope="token") as rule:
+            result = critics.completion_advantages(
+                table, algorithm, rule, scores, team, k1, coefficient_S, ratios
+            )
+        case CriticCredit() as rule:
+            result = critics.turn_advantages(
+                table, algorithm, rule, scores, team, penalty_S, ratios
+            )
+        case GroupCredit() as rule:
+            comparison, left_out_S = _comparison(
+                episodes, table, algorithm, rule, state, group_S, turns, penalty_S, ratios
+            )
+            result = _compared_advantages(comparison, rule, group_S, table, ratios)
     if own is not None:
         step = step_of(episodes, table, algorithm, scores, team, group_S, penalty_S, result)
         given_S = own(step)
@@ -106,7 +108,7 @@ def _penalties(
     k1: Sequence[Sequence[float] | None], coefficient_S: Tensor, algorithm: Algorithm
 ) -> Tensor:
     """Return what the divergence from the reference costs each sample, [S]."""
-    if algorithm.kl_in != "reward":
+    if algorithm.kl_in_reward is None:
         return torch.zeros_like(coefficient_S)
     divergence_S = torch.tensor([sum(tokens or ()) for tokens in k1], dtype=torch.float64)
     return coefficient_S * divergence_S
@@ -114,34 +116,38 @@ def _penalties(
 
 def _compared_advantages(
     comparison: Comparison,
-    algorithm: Algorithm,
+    rule: GroupCredit,
     group_S: Tensor,
     table: Table,
     ratios: Ratios | None,
 ) -> critics.AdvantageResult:
     """Return the returns minus the baseline, weighted by importance ratios if there are some, and
-    scaled if the algorithm says so."""
-    baseline_S = BASELINES[algorithm.baseline].of(comparison)
+    scaled if the rule says so."""
+    baseline_S = BASELINES[rule.baseline].of(comparison)
     if ratios is None:
         advantages_S = comparison.returns_S - baseline_S
     else:
         assert comparison.actions is not None
         weighted_S = table.of_samples(ratios.weight_NJ * comparison.actions.returns_NJ)
         advantages_S = weighted_S - ratios.weight_S * baseline_S
-    if algorithm.scale == "std":
+    if rule.scale == "std":
         advantages_S = divide_by_spread(advantages_S, comparison.returns_S, group_S)
     return critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
 
 
 def _preferences(
-    table: Table, scores: Scores, algorithm: Algorithm, state: CreditState, team: Team
+    table: Table,
+    scores: Scores,
+    algorithm: Algorithm,
+    rule: PairCredit,
+    state: CreditState,
+    team: Team,
 ) -> Credit:
     """Return the pairs of joint actions, and the completions in them as samples."""
-    assert algorithm.preference is not None
     samples = table.samples
     nothing_S = torch.zeros(len(samples), dtype=torch.float64)
     returns_NJ = table.returns_NJ(algorithm, nothing_S)
-    pairs = pairs_of(table, returns_NJ.mean(0), algorithm.preference)
+    pairs = pairs_of(table, returns_NJ.mean(0), rule)
     paired = {id for pair in pairs for id in pair.completions}
     metrics = {
         "credit/samples": float(len(samples)),
@@ -169,6 +175,7 @@ def _comparison(
     episodes: Sequence[Episode],
     table: Table,
     algorithm: Algorithm,
+    rule: GroupCredit,
     state: CreditState,
     group_S: Tensor,
     turns: int,
@@ -181,35 +188,33 @@ def _comparison(
     returns_NJ = table.returns_NJ(algorithm, penalty_S, later_J)
     returns_S = table.of_samples(returns_NJ)
     actions = JointActions(table.sample_NJ, returns_NJ, table.forest.round_J)
-    greedy_S, without_greedy_S = _greedy_returns(episodes, table, algorithm, turns)
+    greedy_S, without_greedy_S = _greedy_returns(episodes, table, algorithm, rule, turns)
     comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.samples, state), actions)
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
-    baseline = BASELINES[algorithm.baseline]
+    baseline = BASELINES[rule.baseline]
     # A group of one has no standard deviation to divide by.
-    stays = not baseline.siblings or (baseline.alone and algorithm.scale == "none")
+    stays = not baseline.siblings or (baseline.alone and rule.scale == "none")
     return comparison, (torch.zeros_like(alone_S) if stays else alone_S) | without_greedy_S
 
 
 def _groups(table: Table, algorithm: Algorithm) -> Tensor:
     """Return the group number of each sample, int64 [S]. Samples of one group are compared with
     each other."""
-    keys = [
-        (s.id.episode, s.id.agent, s.id.path if algorithm.group_by == "round" else s.turn)
-        for s in table.samples
-    ]
+    by_task = algorithm.group is not None and algorithm.group.group_by == "task"
+    keys = [(s.id.episode, s.id.agent, s.turn if by_task else s.id.path) for s in table.samples]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return torch.tensor([numbers[key] for key in keys])
 
 
 def _greedy_returns(
-    episodes: Sequence[Episode], table: Table, algorithm: Algorithm, turns: int
+    episodes: Sequence[Episode], table: Table, algorithm: Algorithm, rule: GroupCredit, turns: int
 ) -> tuple[Tensor | None, Tensor]:
     """Return each sample's greedy return, [S], and which samples have none, [S].
 
     The return is 0 if the greedy path ended before the sample's turn.
     """
     nowhere_S = torch.zeros(len(table.samples), dtype=torch.bool)
-    if algorithm.baseline != "greedy_path":
+    if rule.baseline != "greedy_path":
         return None, nowhere_S
     roots = [(episode.id, episode.greedy) for episode in episodes if episode.greedy is not None]
     greedy = Table.of(roots, table.agents, turns)
@@ -247,7 +252,7 @@ def _averages(samples: Sequence[TrainSample], state: CreditState) -> Tensor:
 def _averages_after(
     samples: Sequence[TrainSample], returns_S: Tensor, state: CreditState, algorithm: Algorithm
 ) -> Mapping[str, tuple[float, float]]:
-    if algorithm.baseline != "moving_average":
+    if algorithm.group is None or algorithm.group.baseline != "moving_average":
         return state.averages
     seen: dict[str, list[float]] = {}
     for sample, value in zip(samples, returns_S, strict=True):
@@ -255,7 +260,7 @@ def _averages_after(
     averages = dict(state.averages)
     for agent_turn, values in seen.items():
         total, count = averages.get(agent_turn, (0.0, 0.0))
-        kept = algorithm.average_decay
+        kept = algorithm.group.average_decay
         averages[agent_turn] = (kept * total + sum(values) / len(values), kept * count + 1.0)
     return averages
 
@@ -316,7 +321,7 @@ def _extra_metrics(
     """Return more metrics: the KL coefficients of this step if they adapt, and the share of critic
     inputs that were truncated."""
     found: dict[str, float] = {}
-    if algorithm.kl_target is not None:
+    if algorithm.kl is not None and algorithm.kl.target is not None:
         policies = sorted({sample.policy for sample in samples} - team.frozen)
         found |= {
             f"credit/kl_coefficient/{policy}": coefficient_of(policy, algorithm, state)
@@ -404,13 +409,11 @@ def coefficients(
 
 
 def coefficient_of(policy: str, algorithm: Algorithm, state: CreditState) -> float:
-    """Return the adapted coefficient of `policy` if there is one, else the algorithm's
-    coefficient."""
-    return (
-        state.kl_coefficients[policy]
-        if policy in state.kl_coefficients
-        else algorithm.kl_coefficient
-    )
+    """Return the adapted coefficient of `policy` if there is one, else the algorithm's coefficient;
+    0 without a KL penalty."""
+    if policy in state.kl_coefficients:
+        return state.kl_coefficients[policy]
+    return 0.0 if algorithm.kl is None else algorithm.kl.coefficient
 
 
 def adapted(
@@ -426,7 +429,8 @@ def adapted(
 
     Source: Ziegler et al. 2019, arXiv 1909.08593, section 2.2.
     """
-    if algorithm.kl_target is None:
+    kl = algorithm.kl
+    if kl is None or kl.target is None:
         return state.kl_coefficients
     seen: dict[str, list[float]] = {}
     for sample, tokens in zip(samples, k1, strict=True):
@@ -434,8 +438,8 @@ def adapted(
             seen.setdefault(sample.policy, []).append(sum(tokens))
     found = dict(state.kl_coefficients)
     for policy, sums in seen.items():
-        error = sum(sums) / len(sums) / algorithm.kl_target - 1.0
+        error = sum(sums) / len(sums) / kl.target - 1.0
         held = max(-LARGEST_ERROR, min(LARGEST_ERROR, error))
-        grown = 1.0 + held * min(1.0, len(sums) / algorithm.kl_horizon)
+        grown = 1.0 + held * min(1.0, len(sums) / kl.horizon)
         found[policy] = coefficient_of(policy, algorithm, state) * grown
     return found

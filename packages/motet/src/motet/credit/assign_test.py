@@ -432,25 +432,28 @@ def test_an_unknown_algorithm_names_the_nearest():
         ({"epochs": 2}, "one optimizer step"),
         (
             {"clip_high": 0.3},
-            "clip_high 0.3 needs a ratio, but policy_loss policy_gradient has none",
+            "got 0.3 with kind: policy_gradient, which has no clip_high .*use kind: clipped_surr",
         ),
-        ({"whiten": True}, "needs a critic, got critic_view none"),
-        ({"gae_lambda": 0.5}, "needs a critic, got critic_view none"),
-        ({"scope": "token"}, "needs a critic, got critic_view none"),
+        ({"whiten": True}, "got true with kind: group, which has no whiten .*use kind: critic"),
+        ({"gae_lambda": 0.5}, "got 0.5 with kind: group, which has no gae_lambda"),
+        ({"scope": "token"}, 'got "token" with kind: group, which has no scope'),
         ({"critic_view": "joint", "scope": "token"}, "scope token needs one critic per agent"),
         (
             {"critic_view": "joint", "reward_sharing": "own"},
-            "critic_view joint needs a shared reward",
+            "credit.view joint needs a shared reward",
         ),
         (
             {"critic_view": "own", "returns": "last", "gae_lambda": 0.5},
             "gae_lambda 0.5 has no effect between turns",
         ),
-        ({"kl_target": 1.0}, "kl_target 1.0 needs kl_in"),
+        ({"kl_target": 1.0}, "got no kind, expected kind: reward or loss"),
         ({"stop_at_kl": 1.0}, "several updates"),
-        ({"kl_coefficient": 0.1}, "expected both or neither"),
-        ({"kl_in": "loss"}, "expected both or neither"),
-        ({"critic_view": "own", "baseline": "group_mean"}, "expected only one of them"),
+        ({"kl_coefficient": 0.1}, "got no kind, expected kind: reward or loss"),
+        ({"kl_in": "loss"}, "coefficient\n  Field required"),
+        (
+            {"critic_view": "own", "baseline": "group_mean"},
+            "with kind: critic, which has no baseline .*use kind: group",
+        ),
     ],
 )
 def test_nonsense_is_refused_with_both_values(fields, message):

@@ -161,7 +161,7 @@ BASELINES: dict[str, Baseline] = {
     "greedy_path": Baseline(greedy_path, siblings=False, linear=True),
     "moving_average": Baseline(moving_average, siblings=False, linear=True),
 }
-"""A config may also name your own function or Baseline: `baseline: ./mine.py:NAME`."""
+"""A config may also name your own function or Baseline: `credit.baseline: ./mine.py:NAME`."""
 
 
 # ------------------------------------------------------------------------------------------ scaling

@@ -16,7 +16,7 @@ from motet.credit.baselines import SMALLEST_SPREAD, whiten
 from motet.credit.ratios import Ratios
 from motet.credit.returns import token_advantages, tree_fold
 from motet.credit.table import Table
-from motet.settings import Algorithm
+from motet.settings import Algorithm, CriticCredit
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class AdvantageResult:
     values: list[ValueSample]
 
 
-def reading_of(id: SampleId, algorithm: Algorithm) -> ValueId:
+def reading_of(id: SampleId, rule: CriticCredit) -> ValueId:
     """Return the id of the critic input that gives the value of a sample."""
-    if algorithm.scope == "token":
+    if rule.scope == "token":
         return ValueId(id.episode, id.path, id.agent, id.index)
-    return ValueId(id.episode, id.path, None if algorithm.critic_view == "joint" else id.agent)
+    return ValueId(id.episode, id.path, None if rule.view == "joint" else id.agent)
 
 
-def first_values(table: Table, algorithm: Algorithm, scores: Scores, team: Team) -> Tensor:
+def first_values(table: Table, rule: CriticCredit, scores: Scores, team: Team) -> Tensor:
     """Return the first value of each sample's critic input, float64 [S]; 0 for agents without a
     critic."""
     values = [
-        scores.values[reading_of(sample.id, algorithm)].values[0]
+        scores.values[reading_of(sample.id, rule)].values[0]
         if sample.id.agent in team.critics
         else 0.0
         for sample in table.samples
@@ -54,6 +54,7 @@ def first_values(table: Table, algorithm: Algorithm, scores: Scores, team: Team)
 def turn_advantages(
     table: Table,
     algorithm: Algorithm,
+    rule: CriticCredit,
     scores: Scores,
     team: Team,
     penalty_S: Tensor,
@@ -66,7 +67,7 @@ def turn_advantages(
     """
     forest = table.forest
     later_J = None if ratios is None else ratios.later_J
-    value_S = first_values(table, algorithm, scores, team)
+    value_S = first_values(table, rule, scores, team)
     values_NJ = table.of_actions(value_S)
     returns_NJ = table.returns_NJ(algorithm, penalty_S, later_J)
     if algorithm.returns == "tree":
@@ -77,33 +78,34 @@ def turn_advantages(
             table.acts_NJ,
             forest,
             algorithm.gamma,
-            algorithm.gae_lambda,
+            rule.gae_lambda,
             algorithm.pruned,
             later_J,
         )
         target_NJ, advantages_NJ = values_NJ + folded_NJ, folded_NJ + table.extras_NJ(algorithm)
-        if algorithm.critic_view == "joint":
-            target_NJ = _joint_targets(table, algorithm, rewards_NJ, values_NJ, later_J)
+        if rule.view == "joint":
+            target_NJ = _joint_targets(table, algorithm, rule, rewards_NJ, values_NJ, later_J)
     else:
         target_NJ, advantages_NJ = returns_NJ, returns_NJ - values_NJ
-        if algorithm.critic_view == "joint":
+        if rule.view == "joint":
             target_NJ = _mean_of_acting(returns_NJ, table.acts_NJ).expand_as(returns_NJ)
     if ratios is not None:
         target_NJ = values_NJ + ratios.action_NJ * (target_NJ - values_NJ)
         advantages_NJ = ratios.weight_NJ * advantages_NJ
     advantages_S = table.of_samples(advantages_NJ)
-    if algorithm.whiten:
+    if rule.whiten:
         advantages_S = _whitened(advantages_S, _agent_turns(table))
     return AdvantageResult(
         advantages_S.tolist(),
         table.of_samples(returns_NJ),
-        _turn_value_samples(table, algorithm, scores, team, target_NJ),
+        _turn_value_samples(table, algorithm, rule, scores, team, target_NJ),
     )
 
 
 def _joint_targets(
     table: Table,
     algorithm: Algorithm,
+    rule: CriticCredit,
     rewards_NJ: Tensor,
     values_NJ: Tensor,
     later_J: Tensor | None,
@@ -122,7 +124,7 @@ def _joint_targets(
         torch.ones_like(shared_1J, dtype=torch.bool),
         table.forest,
         algorithm.gamma,
-        algorithm.gae_lambda,
+        rule.gae_lambda,
         algorithm.pruned,
         later_J,
     )
@@ -134,7 +136,12 @@ def _mean_of_acting(figures_NJ: Tensor, acts_NJ: Tensor) -> Tensor:
 
 
 def _turn_value_samples(
-    table: Table, algorithm: Algorithm, scores: Scores, team: Team, target_NJ: Tensor
+    table: Table,
+    algorithm: Algorithm,
+    rule: CriticCredit,
+    scores: Scores,
+    team: Team,
+    target_NJ: Tensor,
 ) -> list[ValueSample]:
     """Return one training sample per observation. Its target is the mean over the joint actions
     taken there."""
@@ -142,7 +149,7 @@ def _turn_value_samples(
     gathered: dict[ValueId, list[int]] = {}
     for row, sample in enumerate(table.samples):
         if sample.id.agent in team.critics:
-            gathered.setdefault(reading_of(sample.id, algorithm), []).append(row)
+            gathered.setdefault(reading_of(sample.id, rule), []).append(row)
     value_samples = []
     for id, rows in gathered.items():
         own = [table.samples[row] for row in rows]
@@ -173,6 +180,7 @@ def _turn_value_samples(
 def completion_advantages(
     table: Table,
     algorithm: Algorithm,
+    rule: CriticCredit,
     scores: Scores,
     team: Team,
     divergence: Sequence[tuple[float, ...] | None],
@@ -195,26 +203,26 @@ def completion_advantages(
     ]
     if not rows:
         return AdvantageResult([0.0] * len(samples), returns_S, [])
-    said = [scores.values[reading_of(samples[row].id, algorithm)] for row in rows]
+    said = [scores.values[reading_of(samples[row].id, rule)] for row in rows]
     length_S = torch.tensor([len(one.values) for one in said])
     mask_SL = torch.arange(int(length_S.max())) < length_S[:, None]
     values_SL = _spread(mask_SL, [one.values for one in said])
     rewards_SL = torch.zeros_like(values_SL)
-    if algorithm.kl_in == "reward":
+    if algorithm.kl_in_reward is not None:
         paid = [
             divergence[row] or (0.0,) * int(length)
             for row, length in zip(rows, length_S, strict=True)
         ]
         rewards_SL = -coefficient_S[rows, None] * _spread(mask_SL, paid)
     rewards_SL[torch.arange(len(rows)), length_S - 1] += returns_S[rows]
-    advantages_SL = token_advantages(rewards_SL, values_SL, mask_SL, algorithm.gae_lambda)
+    advantages_SL = token_advantages(rewards_SL, values_SL, mask_SL, rule.gae_lambda)
     if ratios is not None:
         here_S = table.of_samples(ratios.action_NJ)[rows, None]
         targets_SL = values_SL + here_S * advantages_SL
         advantages_SL = advantages_SL * ratios.weight_S[rows, None]
     else:
         targets_SL = values_SL + advantages_SL
-    if algorithm.whiten:
+    if rule.whiten:
         agent_turn_SL = torch.tensor(_agent_turns(table))[rows, None].expand_as(mask_SL)
         advantages_SL = advantages_SL.masked_scatter(
             mask_SL, _whitened(advantages_SL[mask_SL], agent_turn_SL[mask_SL].tolist())
@@ -225,7 +233,7 @@ def completion_advantages(
         sample, length = samples[row], int(length_S[place])
         advantages[row] = tuple(advantages_SL[place, :length].tolist())
         if sample.policy not in team.frozen:
-            critic, id = team.critics[sample.id.agent], reading_of(sample.id, algorithm)
+            critic, id = team.critics[sample.id.agent], reading_of(sample.id, rule)
             target = tuple(targets_SL[place, :length].tolist())
             policy_turns = ((sample.policy, sample.turn),)
             value_samples.append(

@@ -75,7 +75,9 @@ def said_by(values: Mapping[tuple, float | Sequence[float]], algorithm: Algorith
     found = {}
     for (episode, turn, agent), value in values.items():
         numbers = tuple(value) if isinstance(value, Sequence) else (value,)
-        reading = ValueId(episode, (0,) * turn, agent, 0 if algorithm.scope == "token" else None)
+        reading = ValueId(
+            episode, (0,) * turn, agent, 0 if algorithm.critic.scope == "token" else None
+        )
         found[reading] = ValueEstimate(
             (1, 2, *[5] * (len(numbers) - 1)), tuple(range(1, 1 + len(numbers))), numbers
         )

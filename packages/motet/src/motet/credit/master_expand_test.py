@@ -129,7 +129,7 @@ def test_at_any_trace_the_estimate_and_the_targets_are_those_of_the_whole_tree(
 def spread(name, expand, count, values=None):
     toy = TOYS["reward at the end"]
     algorithm = algorithm_of(
-        name, group_by="task", **({} if values is None else {"gae_lambda": 1.0})
+        name, **({"group_by": "task"} if values is None else {"gae_lambda": 1.0})
     )
     return variance_at_turn_one(
         toy, toy.logits(), Plan(samples=(count, 1), expand=expand), algorithm, values

@@ -63,6 +63,7 @@ def step_of(
 ) -> CreditStep:
     """Return the input of a credit function. `result` is that of the algorithm itself."""
     returns_NJ = table.returns_NJ(algorithm, penalty_S)
+    critic = algorithm.critic
     means = [sum(a) / len(a) if isinstance(a, tuple) else a for a in result.advantages]
     return CreditStep(
         episodes=episodes,
@@ -70,9 +71,7 @@ def step_of(
         returns_S=result.returns_S,
         group_S=group_S,
         actions=JointActions(table.sample_NJ, returns_NJ, table.forest.round_J),
-        values_S=(
-            None if algorithm.critic_view is None else first_values(table, algorithm, scores, team)
-        ),
+        values_S=None if critic is None else first_values(table, critic, scores, team),
         advantages_S=torch.tensor(means, dtype=torch.float64),
     )
 

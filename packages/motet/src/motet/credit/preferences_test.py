@@ -32,7 +32,7 @@ from motet.credit.preferences import (
     weights_of,
 )
 from motet.errors import ConfigError
-from motet.settings import Algorithm, Decode, PairReplay, Plan, Preference
+from motet.settings import Algorithm, Decode, PairCredit, PairReplay, Plan
 
 AGENTS = ("a", "b")
 TEAM = Team({"a": ("p",), "b": ("q",)}, dict.fromkeys(AGENTS, Decode()))
@@ -78,7 +78,7 @@ def chosen_and_rejected(algorithm: Algorithm, *episodes: Episode) -> list[tuple[
 
 
 def madpo(**changes: object) -> Algorithm:
-    return Algorithm(name="madpo", preference=Preference(**changes))
+    return Algorithm(name="madpo", credit=PairCredit(**changes))
 
 
 def test_all_pairs_are_those_with_different_returns() -> None:
@@ -226,21 +226,19 @@ def test_the_gradient_is_that_of_the_published_loss() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"baseline": "group_mean"}, "preference with baseline group_mean"),
-        ({"policy_loss": "clipped_surrogate"}, "use policy_loss: policy_gradient"),
-        ({"critic_view": "own"}, "preference with critic_view own"),
+        ({"loss": {"kind": "clipped_surrogate"}}, "use loss.kind: policy_gradient"),
         ({"reduce": "token_mean"}, "use reduce: sequence_sum"),
-        ({"kl_in": "loss", "kl_coefficient": 0.1}, "use preference.reference: true"),
+        ({"kl": {"kind": "loss", "coefficient": 0.1}}, "use credit.reference: true"),
     ],
 )
 def test_a_pair_has_a_loss_of_its_own(settings, message) -> None:
     with pytest.raises(ValidationError, match=message):
-        Algorithm(preference=Preference(), **settings)
+        Algorithm(credit=PairCredit(), **settings)
 
 
 def test_several_updates_are_allowed_and_the_row_is_as_published() -> None:
-    assert Algorithm(preference=Preference(), epochs=20, minibatches=3).epochs == 20
-    row = ALGORITHMS["madpo"].preference
+    assert Algorithm(credit=PairCredit(), epochs=20, minibatches=3).epochs == 20
+    row = ALGORITHMS["madpo"].credit
     assert (row.select, row.pairs, row.beta, row.reference) == ("reward_gap", 16, 0.1, False)
     assert not ALGORITHMS["madpo"].needs_reference
     assert madpo(reference=True).needs_reference
@@ -251,8 +249,8 @@ def test_pairs_need_two_joint_actions_and_all_is_all() -> None:
         check_plan(madpo(), Plan(samples=(1,)), 2)
     check_plan(madpo(), Plan(samples=(2, 1)), 2)
     with pytest.raises(ValidationError, match="got pairs 3 with select all"):
-        Preference(select="all", pairs=3)
-    assert Preference(select="all", pairs=None).pairs is None
+        PairCredit(select="all", pairs=3)
+    assert PairCredit(select="all", pairs=None).pairs is None
 
 
 def test_halves_need_even_numbers_of_aligned_samples() -> None:
@@ -262,7 +260,7 @@ def test_halves_need_even_numbers_of_aligned_samples() -> None:
         with pytest.raises(ConfigError, match="use even numbers and pairing: aligned"):
             check_plan(halves, plan, 2)
     with pytest.raises(ValidationError, match="expected compare: halves"):
-        Preference(select="comparator_reward")
+        PairCredit(select="comparator_reward")
 
 
 def test_a_failed_joint_action_leaves_the_other_halves_where_they_are() -> None:

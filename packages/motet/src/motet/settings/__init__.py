@@ -8,9 +8,19 @@ from motet.settings.alarms import AlarmBounds
 from motet.settings.algorithm import DERIVED, Algorithm, Incentives
 from motet.settings.base import Probability, Settings, Share
 from motet.settings.chat_template import ChatTemplate
+from motet.settings.credit import CriticCredit, GroupCredit, PairCredit
+from motet.settings.kinds import ByKey, tupled, validation_error
+from motet.settings.losses import (
+    CispoLoss,
+    ClippedLoss,
+    KlInLoss,
+    KlInReward,
+    OwnLoss,
+    PolicyGradient,
+)
 from motet.settings.models import Lora, TinyModel
 from motet.settings.optimizer import Optimizer, Schedule, Warmup
-from motet.settings.pairs import PairReplay, Pairs, Preference
+from motet.settings.pairs import PairReplay, Pairs
 from motet.settings.reward_model import RewardModel
 from motet.settings.rollout import COLDEST, HOTTEST, Decode, Plan, check_temperature
 
@@ -20,15 +30,24 @@ __all__ = [
     "HOTTEST",
     "AlarmBounds",
     "Algorithm",
+    "ByKey",
     "ChatTemplate",
+    "CispoLoss",
+    "ClippedLoss",
+    "CriticCredit",
     "Decode",
+    "GroupCredit",
     "Incentives",
+    "KlInLoss",
+    "KlInReward",
     "Lora",
     "Optimizer",
+    "OwnLoss",
+    "PairCredit",
     "PairReplay",
     "Pairs",
     "Plan",
-    "Preference",
+    "PolicyGradient",
     "Probability",
     "RewardModel",
     "Schedule",
@@ -37,4 +56,6 @@ __all__ = [
     "TinyModel",
     "Warmup",
     "check_temperature",
+    "tupled",
+    "validation_error",
 ]

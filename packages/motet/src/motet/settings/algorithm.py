@@ -12,7 +12,9 @@ from pydantic import (
 )
 
 from motet.settings.base import Settings
-from motet.settings.pairs import Preference
+from motet.settings.credit import CreditRule, CriticCredit, GroupCredit, PairCredit
+from motet.settings.flat_keys import lifted
+from motet.settings.losses import KlInLoss, KlInReward, KlRule, LossRule, PolicyGradient
 
 
 class Incentives(Settings):
@@ -44,9 +46,9 @@ class Incentives(Settings):
         return any(value > 0.0 for value in (self.alpha0, self.alpha1, self.beta0, self.beta1))
 
 
-DERIVED = frozenset({"group_by", "repeat_last_reward"})
+DERIVED = frozenset({"credit.group_by", "repeat_last_reward"})
 """Options of an algorithm that a run derives from its plan and its environment, if nobody sets
-them (`model_fields_set`)."""
+them (`Algorithm.underived`)."""
 
 
 class Algorithm(Settings):
@@ -54,28 +56,14 @@ class Algorithm(Settings):
 
     name: str = "custom"
     """The named algorithm that these options started from."""
-    policy_loss: str = "policy_gradient"
-    """A name of `losses.POLICY_LOSSES` (policy_gradient, clipped_surrogate, gspo, cispo), or your
-    own function at package.module:NAME or ./file.py:NAME."""
-    preference: Preference | None = None
-    """Learn from pairs of joint actions instead of from advantages within a group. Every update
-    then uses the present log-probabilities, so `epochs` and `minibatches` may be any number with
-    policy_loss: policy_gradient."""
-    baseline: str = "none"
-    """A name of `credit.baselines.BASELINES`: none, group_mean, leave_one_out, group_max,
-    greedy_path, moving_average."""
-    critic_view: Literal["own", "joint", "first"] | None = None
-    """What the critic reads: an agent's own observation, the joint observation, or with scope:
-    token the agent's first observation of the episode (MAPoRL's value_simplification). Its value
-    replaces the baseline. None: no critic."""
-    scope: Literal["turn", "token"] = "turn"
-    """turn: one advantage per completion, from values at the ends of prompts. token: one advantage
-    per token, from values before every token; within a completion γ = 1 and λ is `gae_lambda`, the
-    return is on the last token, and nothing propagates across turns."""
+    credit: CreditRule = GroupCredit()
+    """What a completion is compared with: group, critic or pairs."""
+    loss: LossRule = PolicyGradient()
+    """The policy loss: policy_gradient, clipped_surrogate, gspo, cispo, or your own function."""
+    kl: KlRule | None = None
+    """A penalty on the KL divergence from the reference, in the reward or in the loss."""
     gamma: float = Field(1.0, ge=0.0, le=1.0)
     """Discount factor γ between turns."""
-    gae_lambda: float = Field(1.0, ge=0.0, le=1.0)
-    """λ of TD(λ) and GAE, over turns or over tokens depending on `scope`. 1 is Monte Carlo."""
     returns: Literal["tree", "discounted_sum", "last", "current"] = "tree"
     """tree: the discounted sum over the tree, computed backwards. The others are computed from the
     turns' scores directly, as in debate, and no value propagates across turns."""
@@ -85,29 +73,18 @@ class Algorithm(Settings):
     reward_sharing: Literal["all", "own"] = "own"
     """own: each agent's return uses its own rewards. all: returns use the mean of all agents'
     rewards, so a zero-sum reward teaches nothing. Both are the same if all agents get the same
-    reward. If left out: all if one critic values the returns of the whole team (critic_view: joint
+    reward. If left out: all if one critic values the returns of the whole team (credit.view: joint
     with returns: tree), else own."""
     repeat_last_reward: bool = True
     """If a branch ends early, count its last reward again for every turn that was not played. If
     left out, a run takes false where the environment rewards only the end of an episode
     (`rewards_at_end`)."""
-    group_by: Literal["round", "task"] = "round"
-    """Which samples form a group. round: the samples of one agent in one Round. task: all samples
-    of one agent at one turn of one task. If left out, a run takes task where samples are compared
-    and a later turn has only one per Round."""
     pruned: Literal["reweight", "sibling_mean"] = "reweight"
     """The return of later turns that a joint action gets if `rollout.expand` is not all. reweight:
     the continuation that was played counts with the inverse of its probability, and the other joint
     actions get nothing. This is unbiased for expand: random. sibling_mean: the pruned joint actions
     get the mean continuation of those that were played, as published. This is biased
     (docs/algorithms.md)."""
-    scale: Literal["none", "std"] = "none"
-    """std: divide advantages by the population standard deviation of their group's returns."""
-    whiten: bool = False
-    """Whiten advantages over a whole step, for each agent and turn separately. For algorithms with
-    a critic."""
-    average_decay: float = Field(0.9, ge=0.0, lt=1.0)
-    """Decay factor per step of the moving_average baseline."""
     reduce: Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"] = (
         "sequence_sum"
     )
@@ -119,32 +96,8 @@ class Algorithm(Settings):
     stopped_weight: PositiveFloat = 1.0
     """Further factor for the gradient of a completion whose turn `rollout.stop_at_reward` ended:
     CoMLRL's early_termination_weight."""
-    kl_in: Literal["none", "reward", "loss"] = "none"
-    """Where the KL divergence from the reference is used: nowhere, in the reward (k1), or in the
-    loss (`kl_estimator`)."""
-    kl_coefficient: NonNegativeFloat = 0.0
-    """Weight of the KL divergence."""
-    kl_estimator: Literal["k2", "k3"] = "k2"
-    """Estimator for kl_in: loss. k2 has the gradient of KL(π‖π_ref) after each prefix. k3 is GRPO's
-    and has the gradient of KL(π_ref‖π)."""
-    kl_target: PositiveFloat | None = None
-    """Target divergence in nats per completion. Each policy's KL coefficient adapts to reach it.
-    Without a target the coefficient is fixed."""
-    kl_horizon: PositiveInt = 10000
-    """How slowly the coefficient adapts: the number of completions over which it may change by a
-    fifth."""
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus in the loss (entropy in nats per token)."""
-    clip_low: PositiveFloat = 0.2
-    """The ratio is clipped below at 1 - clip_low."""
-    clip_high: PositiveFloat = 0.2
-    """The ratio is clipped above at 1 + clip_high."""
-    clip_dual: float | None = Field(None, gt=1.0)
-    """clipped_surrogate: upper bound of the ratio if the advantage is negative (dual clip). Off
-    unless set."""
-    clip_value: PositiveFloat | None = None
-    """Clip range of a critic's value around its value at rollout time (PPO's value clipping). Off
-    unless set."""
     stop_at_kl: PositiveFloat | None = None
     """Stop the updates of a policy in this step once it has moved further than this from its state
     at the beginning of the step (nats per token). With `train.max_lag` it is measured from the
@@ -168,52 +121,28 @@ class Algorithm(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _share_what_one_critic_values(cls, given: Any) -> Any:
-        joint = isinstance(given, Mapping) and given.get("critic_view") == "joint"
-        if joint and given.get("returns", "tree") == "tree":
-            return {"reward_sharing": "all", **given}
-        return given
+    def _with_sections(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        said = lifted(given)
+        joint = _said(said.get("credit"), "view") == "joint"
+        if joint and said.get("returns", "tree") == "tree":
+            return {"reward_sharing": "all", **said}
+        return said
 
     @model_validator(mode="after")
     def _refuse_nonsense(self) -> Self:
         updates = self.epochs * self.minibatches
-        if self.preference is not None:
-            self._refuse_beside_preference()
-        elif self.policy_loss == "policy_gradient" and updates > 1:
+        if self.pairs is not None:
+            self._refuse_beside_pairs(self.pairs)
+        elif self.loss.kind == "policy_gradient" and updates > 1:
             raise ValueError(
-                "policy_loss policy_gradient has no ratio, so it allows one optimizer step per "
+                "loss.kind policy_gradient has no ratio, so it allows one optimizer step per "
                 f"sample set; epochs {self.epochs} x minibatches {self.minibatches} = {updates}. "
-                "Use policy_loss: clipped_surrogate"
+                "Use loss.kind: clipped_surrogate"
             )
-        if self.critic_view is not None and self.baseline != "none":
-            raise ValueError(
-                f"got critic_view {self.critic_view} and baseline {self.baseline}, expected only "
-                "one of them"
-            )
-        if self.scale != "none" and self.baseline == "none":
-            raise ValueError(
-                f"scale {self.scale} needs a baseline, got baseline {self.baseline}: set scale: "
-                f"none"
-            )
-        self._refuse_without_critic()
-        if self.policy_loss == "policy_gradient":
-            self._refuse_clipping()
-        if self.policy_loss == "cispo" and self.clip_dual is not None:
-            raise ValueError(
-                f"clip_dual {self.clip_dual} needs a clipped surrogate, got policy_loss cispo: "
-                "drop it"
-            )
-        if (self.kl_in == "none") != (self.kl_coefficient == 0.0):
-            raise ValueError(
-                f"got kl_in {self.kl_in} and kl_coefficient {self.kl_coefficient}, expected both "
-                "or neither: set both, or kl_in: none and kl_coefficient: 0"
-            )
-        if self.kl_target is not None and self.kl_in == "none":
-            raise ValueError(
-                f"kl_target {self.kl_target} needs kl_in, got kl_in none: set kl_in, or drop "
-                "kl_target"
-            )
-        self._refuse_importance_sampling()
+        if self.critic is not None:
+            self._refuse_beside_critic(self.critic)
         if self.stop_at_kl is not None and updates == 1:
             raise ValueError(
                 f"stop_at_kl {self.stop_at_kl} needs several updates, got epochs 1 x minibatches "
@@ -221,88 +150,84 @@ class Algorithm(Settings):
             )
         return self
 
-    def _refuse_beside_preference(self) -> None:
-        size = self.preference.batch_size if self.preference is not None else None
+    def _refuse_beside_pairs(self, pairs: PairCredit) -> None:
+        mode = self.importance_sampling
         wants = {
-            f"batch_size {size} and minibatches {self.minibatches}": (
-                size is not None and self.minibatches != 1,
+            f"batch_size {pairs.batch_size} and minibatches {self.minibatches}": (
+                pairs.batch_size is not None and self.minibatches != 1,
                 "one of them",
             ),
-            f"policy_loss {self.policy_loss}": (
-                self.policy_loss != "policy_gradient",
-                "policy_loss: policy_gradient",
+            f"loss.kind {self.loss.kind}": (
+                self.loss.kind != "policy_gradient",
+                "loss.kind: policy_gradient",
             ),
-            f"baseline {self.baseline}": (self.baseline != "none", "baseline: none"),
-            f"critic_view {self.critic_view}": (self.critic_view is not None, "critic_view: null"),
             f"reduce {self.reduce}": (self.reduce != "sequence_sum", "reduce: sequence_sum"),
-            f"kl_in {self.kl_in}": (self.kl_in != "none", "preference.reference: true"),
+            "kl": (self.kl is not None, "credit.reference: true"),
+            f"importance_sampling {mode}": (mode in ("truncate", "mask"), "none"),
         }
         for what, (differs, advice) in wants.items():
             if differs:
                 raise ValueError(
-                    f"got preference with {what}, but a pair has a loss of its own: use {advice}"
+                    f"got credit.kind pairs with {what}, but a pair has a loss of its own, of the "
+                    f"present log-probabilities: use {advice}"
                 )
 
-    def _refuse_importance_sampling(self) -> None:
-        mode = self.importance_sampling
-        if mode in ("auto", "none"):
-            return
-        if self.preference is not None:
+    def _refuse_beside_critic(self, critic: CriticCredit) -> None:
+        tree = self.returns == "tree"
+        if critic.view == "joint" and self.reward_sharing == "own" and tree:
             raise ValueError(
-                f"got importance_sampling {mode} with preference, but pairs use the present "
-                "log-probabilities: drop it"
+                "credit.view joint needs a shared reward, got reward_sharing own: use "
+                "credit.view: own, or reward_sharing: all"
+            )
+        if critic.scope == "turn" and not tree and critic.gae_lambda != 1.0:
+            raise ValueError(
+                f"with returns {self.returns}, credit.gae_lambda {critic.gae_lambda} has no effect "
+                "between turns: set gae_lambda: 1, scope: token, or returns: tree"
             )
 
-    def _refuse_clipping(self) -> None:
-        for name in ("clip_low", "clip_high", "clip_dual"):
-            value = getattr(self, name)
-            if value != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"{name} {value} needs a ratio, but policy_loss policy_gradient has none: use "
-                    "policy_loss: clipped_surrogate, or drop it"
-                )
+    @property
+    def group(self) -> GroupCredit | None:
+        """The credit of kind group, if it is of that kind."""
+        return self.credit if isinstance(self.credit, GroupCredit) else None
 
-    def _refuse_without_critic(self) -> None:
-        if self.critic_view is None:
-            wants = {
-                "whiten: true": (self.whiten, "use scale: std"),
-                f"gae_lambda {self.gae_lambda}": (self.gae_lambda != 1.0, "set gae_lambda: 1"),
-                "scope token": (self.scope == "token", "set scope: turn"),
-                f"clip_value {self.clip_value}": (self.clip_value is not None, "drop it"),
-            }
-            for what, (asked, advice) in wants.items():
-                if asked:
-                    raise ValueError(f"{what} needs a critic, got critic_view none: {advice}")
-            return
-        if self.scope == "token" and self.critic_view == "joint":
-            raise ValueError(
-                "scope token needs one critic per agent, got critic_view joint: use critic_view: "
-                "own"
-            )
-        if self.scope == "turn" and self.critic_view == "first":
-            raise ValueError(
-                "critic_view first would give every turn the same value, got scope turn: use "
-                "critic_view: own, or scope: token"
-            )
-        if self.critic_view == "joint" and self.reward_sharing == "own" and self.returns == "tree":
-            raise ValueError(
-                "critic_view joint needs a shared reward, got reward_sharing own: use "
-                "critic_view: own, or reward_sharing: all"
-            )
-        if self.scope == "turn" and self.returns != "tree" and self.gae_lambda != 1.0:
-            raise ValueError(
-                f"with returns {self.returns}, gae_lambda {self.gae_lambda} has no effect between "
-                "turns: set gae_lambda: 1, scope: token, or returns: tree"
-            )
+    @property
+    def critic(self) -> CriticCredit | None:
+        """The credit of kind critic, if it is of that kind."""
+        return self.credit if isinstance(self.credit, CriticCredit) else None
+
+    @property
+    def pairs(self) -> PairCredit | None:
+        """The credit of kind pairs, if it is of that kind."""
+        return self.credit if isinstance(self.credit, PairCredit) else None
+
+    @property
+    def kl_in_loss(self) -> KlInLoss | None:
+        """The KL penalty, if it is in the loss."""
+        return self.kl if isinstance(self.kl, KlInLoss) else None
+
+    @property
+    def kl_in_reward(self) -> KlInReward | None:
+        """The KL penalty, if it is in the reward."""
+        return self.kl if isinstance(self.kl, KlInReward) else None
+
+    @property
+    def underived(self) -> frozenset[str]:
+        """The options of `DERIVED` that nobody has set."""
+        known = set(self.model_fields_set)
+        if self.group is None or "group_by" in self.group.model_fields_set:
+            known.add("credit.group_by")
+        return DERIVED - known
 
     @property
     def needs_reference(self) -> bool:
         """Whether credit or the loss needs the reference policy's log-probabilities."""
-        return self.kl_coefficient > 0.0 or (
-            self.preference is not None and self.preference.reference
-        )
+        return self.kl is not None or (self.pairs is not None and self.pairs.reference)
 
     def turn_weight(self, turn: int) -> float:
         return (
             self.turn_weights[min(turn, len(self.turn_weights) - 1)] if self.turn_weights else 1.0
         )
+
+
+def _said(section: Any, key: str) -> Any:
+    return section.get(key) if isinstance(section, Mapping) else getattr(section, key, None)

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from motet.settings.base import Settings
 
@@ -10,7 +10,7 @@ from motet.settings.base import Settings
 class PairReplay(Settings):
     """From which iterations pairs are drawn (`motet.credit.preferences`).
 
-    An iteration of `algorithm.preference` is a step. One of `reward_model` is a new set of pairs.
+    An iteration of `algorithm.credit` is a step. One of `reward_model` is a new set of pairs.
     """
 
     mode: Literal["current", "nearest_k", "all_history", "lambda_decay"] = "current"
@@ -73,16 +73,3 @@ class Pairs(Settings):
                 "halves, because only there is one of the two the comparator"
             )
         return self
-
-
-class Preference(Pairs):
-    """How pairs of joint actions are made and learned from (`motet.credit.preferences`)."""
-
-    beta: PositiveFloat = 0.1
-    """β of DPO: how strongly a pair that is already ordered right is held back."""
-    reference: bool = False
-    """Whether log-probabilities count relative to the reference policy, as in DPO. comlrl's MADPO
-    has no reference. Without one nothing keeps the policies near their start."""
-    batch_size: PositiveInt | None = None
-    """Pairs per gradient step. The default is to split the pairs of a step into
-    `algorithm.minibatches` parts."""

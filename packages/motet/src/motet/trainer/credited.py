@@ -1,6 +1,6 @@
 """From the episodes of a step to their credit: score, then assign.
 
-With `algorithm.preference.replay`, pairs of earlier steps are learned from again.
+With `algorithm.credit.replay`, pairs of earlier steps are learned from again.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ async def credit_of(
     """
     algorithm, team = components.algorithm, components.team
     judgement: dict[str, float] = {}
-    comparator = components.comparator_for(algorithm.preference)
+    comparator = components.comparator_for(algorithm.pairs)
     if comparator is not None:
         episodes = await comparator.as_own(components, episodes)
     if components.reward_model is not None:
@@ -55,10 +55,10 @@ async def with_earlier_pairs(
     The pairs of an earlier step are made again from its recorded episodes. The state and the
     metrics are those of `credit`.
     """
-    preference = components.algorithm.preference
-    assert preference is not None
+    rule = components.algorithm.pairs
+    assert rule is not None
     assert credit.preferences is not None
-    weights = weights_of(number, preference.replay)
+    weights = weights_of(number, rule.replay)
     history = [
         await credit_of(components, earlier("train", step), CreditState(), Stopwatch())
         if weight > 0.0
@@ -70,7 +70,7 @@ async def with_earlier_pairs(
     pairs = tuple(
         replayed(
             [one.pairs for one in known],
-            preference.replay,
+            rule.replay,
             derive(components.seed, number, "replayed pairs"),
         )
     )

@@ -102,12 +102,12 @@ async def learn_pairs(
     steps are computed before the first update too.
     """
     algorithm, learners = components.algorithm, components.models.learners
-    preference = algorithm.preference
-    assert preference is not None
-    beta, objective = preference.beta, policy_objective(algorithm)
+    rule = algorithm.pairs
+    assert rule is not None
+    beta, objective = rule.beta, policy_objective(algorithm)
     parts = algorithm.minibatches
-    if preference.batch_size is not None:
-        parts = -(-len(preferences.pairs) // preference.batch_size)
+    if rule.batch_size is not None:
+        parts = -(-len(preferences.pairs) // rule.batch_size)
     seed = derive(components.seed, number, "learn")
     metrics: dict[str, list[BatchMetrics]] = {}
     compared: list[BatchMetrics] = []

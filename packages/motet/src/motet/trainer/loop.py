@@ -59,16 +59,17 @@ async def play_step(
 ) -> Played:
     """Sample the episodes of step `number` from its seed. `on_episode` gets each when it ends."""
     clock, before = Stopwatch(), components.models.timings()
+    algorithm, group = components.algorithm, components.algorithm.group
     episodes = await components.stop.unless_wished(
         collect(
             components.environment,
             tasks,
             components.models.sampler,
-            components.team_for(components.algorithm.preference),
+            components.team_for(algorithm.pairs),
             components.plan,
             run_seed=components.seed,
             tag=f"{number:06d}",
-            greedy_path=components.algorithm.baseline == "greedy_path",
+            greedy_path=group is not None and group.baseline == "greedy_path",
             on_episode=on_episode,
         )
     )
@@ -92,9 +93,9 @@ async def learn_step(
     `earlier` gives the episodes of earlier steps, if pairs of them are learned from again.
     `ahead`: the games of the next step. The new weights are published after they have ended.
     """
-    clock, preference = Stopwatch(), components.algorithm.preference
+    clock, pairs = Stopwatch(), components.algorithm.pairs
     credit = await credit_of(components, played.episodes, state, clock)
-    if preference is not None and preference.replay.mode != "current":
+    if pairs is not None and pairs.replay.mode != "current":
         credit = await with_earlier_pairs(components, credit, number, earlier)
     clock.lap("credit")
     samples = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]

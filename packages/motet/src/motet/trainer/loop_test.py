@@ -107,9 +107,9 @@ def components(
 ) -> TrainComponents:
     diary = diary or Diary()
     chosen = resolve(name, {"repeat_last_reward": False, **changes.pop("fields", {})})
-    if chosen.critic_view is not None:
+    if chosen.critic is not None:
         critics = {
-            agent: "critic-joint" if chosen.critic_view == "joint" else f"critic-{agent}"
+            agent: "critic-joint" if chosen.critic.view == "joint" else f"critic-{agent}"
             for agent in team.agents
         }
         team = replace(team, critics=critics)

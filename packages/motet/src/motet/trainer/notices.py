@@ -65,7 +65,7 @@ class Notices:
 
     def credited(self, episodes: Sequence[Episode], algorithm: Algorithm) -> None:
         """Warn once if averaging over the team leaves the same reward everywhere."""
-        own_score = algorithm.preference is not None or algorithm.returns == "discounted_sum"
+        own_score = algorithm.pairs is not None or algorithm.returns == "discounted_sum"
         if algorithm.reward_sharing == "all" and not own_score and _averaged_away(episodes):
             self.say(AVERAGED_AWAY)
 
@@ -73,7 +73,7 @@ class Notices:
 AVERAGED_AWAY = (
     "the agents' rewards differ, but their mean is the same in all joint actions of a step, so "
     "algorithm.reward_sharing: all gives no agent a reason to change (a zero-sum reward): set "
-    "algorithm.reward_sharing=own, with critic_view: own if there is a critic"
+    "algorithm.reward_sharing=own, with credit.view: own if there is a critic"
 )
 
 

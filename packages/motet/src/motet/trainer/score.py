@@ -21,7 +21,7 @@ from motet.core import (
     walk,
 )
 from motet.credit.views import joint_observation, own_observation
-from motet.settings import Algorithm
+from motet.settings import Algorithm, CriticCredit
 
 
 async def score(
@@ -34,8 +34,8 @@ async def score(
     """
     return Scores(
         reference=await _reference(scorer, episodes, team) if algorithm.needs_reference else {},
-        values=await _values(scorer, episodes, algorithm, team)
-        if algorithm.critic_view is not None
+        values=await _values(scorer, episodes, algorithm.critic, team)
+        if algorithm.critic is not None
         else {},
     )
 
@@ -57,24 +57,24 @@ async def _reference(
 
 
 async def _values(
-    scorer: Scorer, episodes: Sequence[Episode], algorithm: Algorithm, team: Team
+    scorer: Scorer, episodes: Sequence[Episode], rule: CriticCredit, team: Team
 ) -> dict[ValueId, ValueEstimate]:
     wanted: dict[ValueId, ValueRequest] = {}
-    first_rounds = _first_rounds(episodes) if algorithm.critic_view == "first" else {}
+    first_rounds = _first_rounds(episodes) if rule.view == "first" else {}
     for id, round_, completion in completions_of(episodes):
         if id.agent not in team.critics:
             continue
         critic = team.critics[id.agent]
-        if algorithm.scope == "token":
+        if rule.scope == "token":
             if completion.tokens is not None:
                 reading = ValueId(id.episode, id.path, id.agent, id.index)
-                read = first_rounds[id] if algorithm.critic_view == "first" else round_
+                read = first_rounds[id] if rule.view == "first" else round_
                 wanted[reading] = ValueRequest(
                     critic,
                     prompt_tokens=read.prompt_tokens[id.agent],
                     completion=completion.tokens,
                 )
-        elif algorithm.critic_view == "own":
+        elif rule.view == "own":
             wanted[ValueId(id.episode, id.path, id.agent)] = ValueRequest(
                 critic, own_observation(round_, id.agent)
             )

@@ -157,5 +157,5 @@ def test_a_critic_of_the_first_observation_reads_every_turn_behind_the_first_pro
 
 
 def test_the_first_observation_is_for_the_values_of_tokens():
-    with pytest.raises(ValueError, match="critic_view first would give every turn the same value"):
+    with pytest.raises(ValueError, match="view first would give every turn the same value"):
         resolve("iac", {"critic_view": "first"})

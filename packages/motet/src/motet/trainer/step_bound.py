@@ -131,7 +131,7 @@ def _sampled_by_learner(components: TrainComponents) -> bool:
     """
     return (
         not components.models.samples_beside
-        and components.algorithm.preference is None
+        and components.algorithm.pairs is None
         and all(
             decode.top_p == 1.0 and decode.top_k == 0 for decode in components.team.decode.values()
         )

@@ -1,0 +1,96 @@
+"""What a completion is compared with to give it credit: its group, a critic's value, or a pair."""
+
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from motet.settings.kinds import ByKind, Kind
+from motet.settings.pairs import Pairs
+
+
+class GroupCredit(Kind):
+    """Advantages are returns minus a baseline, which may compare the samples of a group."""
+
+    kind: Literal["group"] = "group"
+    """Compare samples with each other, or with nothing."""
+    baseline: str = "none"
+    """A name of `credit.baselines.BASELINES`: none, group_mean, leave_one_out, group_max,
+    greedy_path, moving_average, leave_one_agent_out; or your own function at package.module:NAME or
+    ./file.py:NAME."""
+    scale: Literal["none", "std"] = "none"
+    """std: divide advantages by the population standard deviation of their group's returns."""
+    group_by: Literal["round", "task"] = "round"
+    """Which samples form a group. round: the samples of one agent in one Round. task: all samples
+    of one agent at one turn of one task. If left out, a run takes task where samples are compared
+    and a later turn has only one per Round."""
+    average_decay: float = Field(0.9, ge=0.0, lt=1.0)
+    """Decay factor per step of the moving_average baseline."""
+
+    @model_validator(mode="after")
+    def _something_to_scale(self) -> Self:
+        if self.scale != "none" and self.baseline == "none":
+            raise ValueError(
+                f"scale {self.scale} needs a baseline, got baseline {self.baseline}: set scale: "
+                f"none"
+            )
+        return self
+
+
+class CriticCredit(Kind):
+    """Advantages are returns minus the values of a critic, over turns or over tokens."""
+
+    kind: Literal["critic"] = "critic"
+    """Learn values; the section `critic` says how critics are built and trained."""
+    view: Literal["own", "joint", "first"]
+    """What the critic reads: an agent's own observation, the joint observation, or with scope:
+    token the agent's first observation of the episode (MAPoRL's value_simplification)."""
+    scope: Literal["turn", "token"] = "turn"
+    """turn: one advantage per completion, from values at the ends of prompts. token: one advantage
+    per token, from values before every token; within a completion γ = 1 and λ is `gae_lambda`, the
+    return is on the last token, and nothing propagates across turns."""
+    gae_lambda: float = Field(1.0, ge=0.0, le=1.0)
+    """λ of TD(λ) and GAE, over turns or over tokens depending on `scope`. 1 is Monte Carlo."""
+    whiten: bool = False
+    """Whiten advantages over a whole step, for each agent and turn separately."""
+    clip_value: PositiveFloat | None = None
+    """Clip range of a critic's value around its value at rollout time (PPO's value clipping). Off
+    unless set."""
+
+    @model_validator(mode="after")
+    def _fitting_view(self) -> Self:
+        if self.scope == "token" and self.view == "joint":
+            raise ValueError(
+                "scope token needs one critic per agent, got view joint: use view: own"
+            )
+        if self.scope == "turn" and self.view == "first":
+            raise ValueError(
+                "view first would give every turn the same value, got scope turn: use view: own, "
+                "or scope: token"
+            )
+        return self
+
+
+class PairCredit(Pairs, Kind):
+    """Learn from pairs of joint actions, without advantages (`motet.credit.preferences`).
+
+    Every update uses the present log-probabilities, so `epochs` and `minibatches` may be any
+    number.
+    """
+
+    kind: Literal["pairs"] = "pairs"
+    """Compare the two joint actions of each pair."""
+    beta: PositiveFloat = 0.1
+    """β of DPO: how strongly a pair that is already ordered right is held back."""
+    reference: bool = False
+    """Whether log-probabilities count relative to the reference policy, as in DPO. comlrl's MADPO
+    has no reference. Without one nothing keeps the policies near their start."""
+    batch_size: PositiveInt | None = None
+    """Pairs per gradient step. The default is to split the pairs of a step into
+    `algorithm.minibatches` parts."""
+
+
+CreditRule: TypeAlias = Annotated[
+    GroupCredit | CriticCredit | PairCredit,
+    ByKind({"group": GroupCredit, "critic": CriticCredit, "pairs": PairCredit}, default="group"),
+]
+"""One of the kinds of `algorithm.credit`."""
