@@ -19,12 +19,11 @@ from motet.api.setup import (
 )
 from motet.assembly.services import verifier_of
 from motet.assembly.task_setup import TaskSetup
-from motet.clients.reward_server import Needed
+from motet.clients.reward_server import AnswerVerifier, Needed
 from motet.config.schema import RunConfig
 from motet.config.sections import VerifierConfig
 from motet.config.validation import validate_options
 from motet.core import Environment, Episode, Message
-from motet.environments.debating import AnswerVerifier
 from motet.errors import ConfigError, RewardFault
 from motet.evaluation.candidates import SelectionTable, asked, grades_of, judge, selection_table
 from motet.evaluation.evaluate import (

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any, TypeAlias
 
-from motet.clients.reward_server import VerifierFault
+from motet.clients.reward_server import AnswerVerifier, VerifierFault
 from motet.core import Chat, Environment, Fault, Grade, Grades, Message, Task
 from motet.core.seeding import derive
-from motet.environments.debating import AnswerVerifier
 from motet.errors import ConfigError
 from motet.evaluation.intervals import Estimate, rate_of
 from motet.evaluation.playthrough import Games, Playthrough, valid_games
