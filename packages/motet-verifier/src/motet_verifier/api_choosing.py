@@ -10,11 +10,11 @@ from motet.api.objects import Objects
 from motet.api.setup import ConfigLike, Show, read_config, run_of, setup_in_scratch
 from motet.assembly.services import verifier_of
 from motet.assembly.task_setup import TaskSetup
+from motet.clients.reward_server import AnswerVerifier
 from motet.config.schema import RunConfig
 from motet.config.sections import VerifierFolder, VerifierServer
 from motet.config.validation import validate_options
 from motet.core import Message
-from motet.environments.debating import AnswerVerifier
 from motet.errors import ConfigError, RewardFault
 from motet.evaluation.evaluate import EvaluationResult
 from motet.evaluation.pass_at_k import powers_of_two

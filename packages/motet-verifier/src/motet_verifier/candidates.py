@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from motet.clients.http_client import Patience
-from motet.clients.reward_server import VerifierFault
+from motet.clients.reward_server import AnswerVerifier, VerifierFault
 from motet.core import Chat, Environment, Fault, Grade, Grades, Message, Task
-from motet.environments.debating import AnswerVerifier
 from motet.errors import ConfigError
 from motet.evaluation.playthrough import Games, Playthrough, valid_games
 from motet.rollout.faults import attempt

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from codejudge import Sandbox
+from motet.clients.reward_server import AnswerVerifier
 from motet.core import (
     Chat,
     Environment,
@@ -19,11 +20,8 @@ from motet.core import (
 )
 from motet.environments.chat_texts import one_or_each
 from motet.environments.debating import (
-    AnswerVerifier,
     check_verifier,
     majority,
-    one_each,
-    scores_of,
 )
 from motet.errors import ConfigError
 from motet.settings import Probability, Settings
@@ -44,6 +42,7 @@ from motet_tasks.debate.prompts import (
     peers_of,
 )
 from motet_tasks.debate.questions import Dataset, Question, asked_question, read_row, run_row
+from motet_tasks.debate.verifiers import one_each, scores_of
 from motet_tasks.rewards.nli import LABELS
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")

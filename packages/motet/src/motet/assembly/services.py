@@ -11,7 +11,7 @@ from typing import Any
 
 from codejudge import Level, Limits, Sandbox, SandboxError
 from motet.clients.endpoint import Endpoint
-from motet.clients.reward_server import AnswerScorer, ConstantScores, Ensemble, RewardServer
+from motet.clients.reward_server import AnswerVerifier, ConstantScores, Ensemble, RewardServer
 from motet.config.schema import RunConfig
 from motet.config.sections import (
     ConstantVerifier,
@@ -142,7 +142,7 @@ class Services(Mapping[str, Any]):
             else endpoint_of("expert", self._config.expert, self._config.seed)
         )
 
-    def _verifier(self) -> AnswerScorer | Mapping[str, AnswerScorer] | None:
+    def _verifier(self) -> AnswerVerifier | Mapping[str, AnswerVerifier] | None:
         chosen, seed = self._config.verifier, self._config.seed
         if chosen is None:
             return None
@@ -199,7 +199,7 @@ def endpoint_of(section: str, chosen: EndpointConfig, seed: int) -> Endpoint:
     )
 
 
-def verifier_of(chosen: OneVerifier, seed: int) -> AnswerScorer:
+def verifier_of(chosen: OneVerifier, seed: int) -> AnswerVerifier:
     """Return the scorer of completions. The model of a folder is loaded at the first scoring.
 
     Raises: ConfigError if a folder holds no complete verifier, or if a key is missing or not valid.
@@ -214,7 +214,7 @@ def verifier_of(chosen: OneVerifier, seed: int) -> AnswerScorer:
             return Ensemble(members, chosen.combine)
         case VerifierFolder():
             resolve_device(chosen.device)
-            scorer: AnswerScorer = load("verifiers", "folder")(
+            scorer: AnswerVerifier = load("verifiers", "folder")(
                 chosen.folder,
                 device=chosen.device,
                 reads=chosen.reads,

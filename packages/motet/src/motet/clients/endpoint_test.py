@@ -90,6 +90,10 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     close_connection = True
 
+    def end_headers(self):
+        self.send_header("Connection", "close")
+        super().end_headers()
+
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.requests.append((self.path, dict(self.headers.items()), body))

@@ -33,6 +33,9 @@ ASK_AGAIN = frozenset({408, 409, 429})
 OF_THE_QUESTION = frozenset({400, 413, 422})
 """Statuses that reject this particular request. All other error statuses would be the same for any
 request."""
+_IDLE_SECONDS = 2.0
+"""How long a connection is kept for the next request: servers close idle ones after 5 or more, and
+a request on a connection that is being closed fails."""
 PATIENCE = 16
 """Number of failed calls in a row after which a server counts as unavailable."""
 Parsed = TypeVar("Parsed")
@@ -243,7 +246,9 @@ class JsonClient:
             self.timeout_seconds, connect=min(self._connect_seconds, self.timeout_seconds)
         )
         most = httpx.Limits(
-            max_connections=self._concurrency, max_keepalive_connections=self._concurrency
+            max_connections=self._concurrency,
+            max_keepalive_connections=self._concurrency,
+            keepalive_expiry=_IDLE_SECONDS,
         )
         async with httpx.AsyncClient(
             timeout=times, limits=most, trust_env=not is_loopback(self.url), verify=_certificates()

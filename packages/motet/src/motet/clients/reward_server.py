@@ -31,10 +31,15 @@ class VerifierFault(RewardFault):
         self.said_no = said_no
 
 
-class AnswerScorer(Protocol):
-    """Scores completions: one score in [0, 1] per chat."""
+class AnswerVerifier(Protocol):
+    """Estimates how likely answers are right."""
 
-    async def score(self, chats: Sequence[Chat]) -> list[float]: ...
+    async def score(self, chats: Sequence[Chat]) -> list[float]:
+        """Return a score in [0, 1] for each chat of a question and an answer.
+
+        Raises: RewardFault if there is no score.
+        """
+        ...
 
 
 class _Scores(BaseModel):
@@ -91,7 +96,7 @@ class Ensemble:
     fails."""
 
     def __init__(
-        self, verifiers: Sequence["AnswerScorer"], combine: Literal["mean", "minimum"]
+        self, verifiers: Sequence[AnswerVerifier], combine: Literal["mean", "minimum"]
     ) -> None:
         self._verifiers, self._combine = verifiers, combine
 

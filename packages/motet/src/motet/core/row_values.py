@@ -364,6 +364,20 @@ def _items(value: Any) -> list[Any]:
     return [_encoded(one) for one in value]
 
 
+def _spread(items: Iterable[Any]) -> list[Any]:
+    """Return the items of a set. Raises: ValueError if many have one hash, such as whole numbers
+    that somebody chose so: to put 100,000 of them into a set takes minutes."""
+    found = list(items)
+    if len(found) > 1000 and 2 * len({hash(one) for one in found}) < len(found):
+        raise ValueError("the items have the same hashes")
+    return found
+
+
+def _pairs(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    _spread(key for key, _ in pairs)
+    return dict(pairs)
+
+
 def _days(value: timedelta) -> list[int]:
     return [value.days, value.seconds, value.microseconds]
 
@@ -389,12 +403,12 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], Callable[[A
     "set": (
         _is(set),
         lambda value: _items(_sorted(value)),
-        lambda items: set(map(_decoded, items)),
+        lambda items: set(_spread(map(_decoded, items))),
     ),
     "frozenset": (
         _is(frozenset),
         lambda value: _items(_sorted(value)),
-        lambda items: frozenset(map(_decoded, items)),
+        lambda items: frozenset(_spread(map(_decoded, items))),
     ),
 }  # fmt: skip
 """Kind -> whether a value is of it, its form in JSON, and the way back."""
@@ -402,5 +416,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **{name: back for name, (_, _, back) in _KINDS.items()},
     "int": lambda text: int(text, 16),
     "float": _float,
-    "dict": lambda pairs: {_decoded(key): _decoded(one) for key, one in pairs},
+    "dict": lambda pairs: _pairs([(_decoded(key), _decoded(one)) for key, one in pairs]),
 }

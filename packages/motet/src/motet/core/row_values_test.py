@@ -159,6 +159,16 @@ def test_what_only_looks_like_a_marked_value_stays():
         assert decoded(value) == value
 
 
+def test_items_that_were_chosen_to_have_one_hash_stay_as_they_are_written():
+    items = [(2**61 - 1) * place for place in range(1, 100_000)]
+    for value in (items, [[one, 1] for one in items]):
+        marked = {"$": "set" if value is items else "dict", "value": value}
+        assert decoded(marked) is not None
+        assert isinstance(decoded(marked), dict)
+        assert set(decoded(marked)) == {"$", "value"}
+    assert decoded(encoded(set(range(5000)))) == set(range(5000))
+
+
 def test_the_text_of_plain_json_is_what_hashes_have_always_been_of():
     row = {"b": [1, None, "é"], "a": {"x": 1.5}, "n": math.nan}
     assert identity(row) == json.dumps(row, sort_keys=True)

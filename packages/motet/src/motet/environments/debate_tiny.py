@@ -14,10 +14,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from motet.clients.reward_server import AnswerVerifier
 from motet.core import Demonstration, Environment, Grade, Message, Reply, Task, Transition
 from motet.core.seeding import derive
 from motet.environments.chat_texts import one_or_each
-from motet.environments.debating import AnswerVerifier, check_verifier, majority
+from motet.environments.debating import check_verifier, majority
 from motet.environments.splits import part_of
 from motet.errors import ConfigError, shortened
 from motet.settings import Settings

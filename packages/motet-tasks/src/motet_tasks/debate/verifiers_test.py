@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from motet.core import Message
-from motet.environments.debating import one_each, scores_of
 from motet.errors import ConfigError
+from motet_tasks.debate.verifiers import one_each, scores_of
 
 
 class Fixed:
