@@ -20,7 +20,7 @@ from motet.settings import Algorithm
 from motet.user_code.looking import looking
 from motet.user_code.plugins import is_reference, nearest
 
-Kind = Literal["train", "evaluate"]
+RecordKind = Literal["train", "evaluate"]
 FIRST = 3
 """Number of episodes if the caller chooses none."""
 
@@ -70,7 +70,7 @@ def episodes(
 
     Raises: ConfigError.
     """
-    kind: Kind = "evaluate" if evaluation else "train"
+    kind: RecordKind = "evaluate" if evaluation else "train"
     folder = Path(run)
     config = recorded_config(folder)
     if best is not None and worst is not None:
@@ -120,7 +120,7 @@ def advantages_of_step(run: str | Path, step: int) -> dict[SampleId, float]:
     return recorded_advantages(config, read_episodes(path).episodes)
 
 
-def _files(folder: Path, kind: Kind, step: int | None) -> dict[int, Path]:
+def _files(folder: Path, kind: RecordKind, step: int | None) -> dict[int, Path]:
     """Return step -> file. Raises: ConfigError if there is none, or not this one."""
     files = {
         int(found[1]): path
