@@ -630,3 +630,74 @@ def test_a_recorded_tracker_of_before_is_read_over_and_a_new_one_is_unknown(smal
     assert load_config(tmp_path / "config.yaml") == load_config(small)
     with pytest.raises(ConfigError, match=r"report\.mlflow: unknown key"):
         load_config(small, ["report.mlflow={}"])
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "expected"),
+    [
+        # another kind starts from its defaults, and the same kind keeps what is below
+        (
+            "credit: {kind: group, scale: std}",
+            "credit: {kind: critic, view: own}",
+            {"credit": {"kind": "critic", "view": "own"}},
+        ),
+        (
+            "credit: {kind: group, scale: std}",
+            "credit: {group_by: task}",
+            {"credit": {"scale": "std", "group_by": "task"}},
+        ),
+        (
+            "loss: {kind: gspo, clip_low: 0.1}",
+            "loss: {kind: cispo}",
+            {"loss": {"kind": "cispo"}},
+        ),
+        (
+            "kl: {kind: loss, coefficient: 0.1, estimator: k3}",
+            "kl: {coefficient: 0.2}",
+            {"kl": {"kind": "loss", "coefficient": 0.2, "estimator": "k3"}},
+        ),
+        ("kl: {kind: loss, coefficient: 0.1}", "kl: null", {}),
+        # flat keys of before, above and below
+        ("{baseline: group_max, scale: std}", "critic_view: own", {"critic_view": "own"}),
+        ("preference: {pairs: 4}", "preference: {beta: 0.2}", {"credit": {
+            "kind": "pairs", "pairs": 4, "beta": 0.2,
+        }}),
+        ("{kl_in: loss, kl_coefficient: 0.1}", "kl_in: none", {}),
+        ("{kl_in: loss, kl_coefficient: 0.1}", "{kl_in: none, kl_coefficient: 0}", {}),
+        ("kl: {kind: loss, coefficient: 0.1}", "kl_target: 2", {
+            "kl": {"kind": "loss", "coefficient": 0.1, "target": 2.0},
+        }),
+    ],
+)  # fmt: skip
+def test_a_layer_says_another_kind_or_more_of_the_same(small, tmp_path, below, above, expected):
+    plain = SMALL.replace("{name: magrpo, credit: {scale: std}}", "{name: magrpo}")
+    (tmp_path / "below.yaml").write_text(plain.replace("{name: magrpo}", _with_name(below)))
+    (tmp_path / "above.yaml").write_text(f"extends: below.yaml\nalgorithm: {_braced(above)}\n")
+    wanted = make_config(load_config(small).model_dump(mode="json") | {
+        "algorithm": {"name": "magrpo", **expected}
+    })  # fmt: skip
+    assert load_config(tmp_path / "above.yaml").algorithm == wanted.algorithm
+
+
+def _braced(keys: str) -> str:
+    return keys if keys.startswith("{") else f"{{{keys}}}"
+
+
+def _with_name(keys: str) -> str:
+    return _braced(keys).replace("{", "{name: magrpo, ", 1)
+
+
+def test_a_flat_key_and_its_section_may_not_say_two_things(small):
+    assert complaint_of(small, "algorithm={kl: {kind: loss, coefficient: 1}, kl_in: reward}") == (
+        "override 'algorithm={kl: {kind: loss, coefficient: 1}, kl_in: reward}': algorithm: got "
+        "kl.kind twice, expected kl alone"
+    )
+
+
+def test_a_wrong_flat_key_is_named_as_it_was_written_and_where_it_is_now(small):
+    small.write_text(SMALL.replace("credit: {scale: std}", "\n  gae_lambda: 0.5"))
+    assert complaint_of(small).startswith(
+        "small.yaml:13: algorithm.gae_lambda: algorithm.credit.gae_lambda: got 0.5 with kind: "
+        "group, which has no gae_lambda (its keys: baseline, scale, group_by, average_decay): use "
+        "kind: critic, or drop gae_lambda"
+    )

@@ -52,7 +52,10 @@ them (`Algorithm.underived`)."""
 
 
 class Algorithm(Settings):
-    """A learning algorithm as one set of options. `motet.algorithms` lists the named algorithms."""
+    """A learning algorithm as one set of options. `motet.algorithms` lists the named algorithms.
+
+    The flat keys of earlier versions (`settings.flat_keys`), such as `baseline`, are read too.
+    """
 
     name: str = "custom"
     """The named algorithm that these options started from."""
