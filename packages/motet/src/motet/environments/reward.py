@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from codejudge import SandboxError, SandboxFault
 from motet.core import Score, Task, Transition
 from motet.errors import EnvironmentFault, MotetError, RewardFault
+from motet.user_code.retries import may_pass
 from motet.user_code.threads import call
 
 
@@ -32,8 +33,8 @@ async def ask(
     """Call `reward` and return what it says, as floats: a Transition without a state.
 
     Raises:
-        RewardFault: if the reward raises an exception, or returns no valid score. Motet's own
-            errors pass through unchanged.
+        RewardFault: if the reward raises an exception, or returns no valid score. It says whether
+            the error `may_pass`. Motet's own errors pass through unchanged.
     """
     judge: Callable[[Task, Mapping[str, str]], Any] = (
         reward.score if hasattr(reward, "score") else reward
@@ -44,7 +45,9 @@ async def ask(
     except (MotetError, SandboxError, SandboxFault):
         raise
     except Exception as error:
-        raise RewardFault(f"{said}: {type(error).__name__}: {error}") from error
+        fault = RewardFault(f"{said}: {type(error).__name__}: {error}")
+        fault.may_pass = may_pass(error)
+        raise fault from error
     score = result if isinstance(result, Score) else Score(result)
     try:
         return score.transition(None, agents).checked(agents)

@@ -8,6 +8,10 @@ from motet.environments.debate_tiny import TinyDebate
 from motet.environments.relay import Relay
 from motet.environments.rewarded import Rewarded, RewardedState
 from motet.errors import RewardFault
+from motet.rollout.play import play
+from motet.rollout.waves import Waves
+from motet.settings import Plan
+from tests.fixtures.fake_rollouts import KeySampler, team_of
 
 TASK = Task("12-34", {"a": "12", "b": "34"})
 
@@ -141,3 +145,86 @@ def test_a_rewarded_environment_can_do_what_the_bare_one_can():
 
 def test_a_game_that_is_over_after_some_turns_stays_one():
     assert Rewarded(relay(), lambda task, texts: 0.0).most_turns == 2
+
+
+# ------------------------------------------------------------------------------------------ retries
+
+
+class Board(Environment):
+    """A live game of two moves: `step` changes its state."""
+
+    agents = ("writer",)
+
+    def __init__(self, branches):
+        self.branches, self.steps = branches, 0
+
+    async def start(self, task, seed):
+        return []
+
+    def observe(self, state):
+        return {"writer": f"move {len(state)}"}
+
+    async def step(self, state, replies, seed):
+        self.steps += 1
+        moved = [*state, replies["writer"].text]
+        if not self.branches:
+            state[:] = moved
+            moved = state
+        over = len(moved) == 2
+        return Transition(moved, {"writer": 0.0}, over, success=1.0 if over else None)
+
+
+class Busy(RewardFault):
+    may_pass = True
+
+
+class Failing:
+    """A reward that raises at its first `times` calls."""
+
+    def __init__(self, error, times):
+        self.error, self.times, self.calls = error, times, 0
+
+    def score(self, task, texts):
+        self.calls += 1
+        if self.calls <= self.times:
+            raise self.error
+        return 1.0
+
+
+def played(board, reward, monkeypatch, retries=2):
+    monkeypatch.setattr("motet.user_code.retries._FIRST_WAIT_SECONDS", 0.0)
+    plan = Plan(samples=(1, 1), retries=retries)
+    game = Rewarded(board, reward, plan.retries)
+
+    async def main():
+        waves = Waves(KeySampler())
+        episode = play(TASK, "e", game, team_of(["writer"]), plan, waves, 0)
+        (episode,) = await waves.run([episode])
+        return episode
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [ConnectionError("down"), TimeoutError("slow"), Busy("later")])
+@pytest.mark.parametrize("branches", [True, False])
+def test_a_reward_is_asked_again_alone_and_no_step_is_taken_twice(branches, error, monkeypatch):
+    board, reward = Board(branches), Failing(error, times=2)
+    episode = played(board, reward, monkeypatch)
+    assert episode.fault is None
+    assert (board.steps, reward.calls) == (2, 4)
+
+
+@pytest.mark.parametrize("error", [ConnectionError("down"), Busy("later")])
+@pytest.mark.parametrize("branches", [True, False])
+def test_a_reward_that_stays_away_is_a_fault_with_its_cause_and_line(branches, error, monkeypatch):
+    board, reward = Board(branches), Failing(error, times=9)
+    fault = played(board, reward, monkeypatch).fault
+    assert (fault.where, fault.cause) == ("reward", type(error).__name__)
+    assert "raise self.error" in fault.place
+    assert (board.steps, reward.calls) == (1, 3)
+
+
+def test_a_bug_of_the_reward_is_not_asked_again(monkeypatch):
+    reward = Failing(KeyError("gold"), times=9)
+    assert played(Board(True), reward, monkeypatch).fault.cause == "KeyError"
+    assert reward.calls == 1
