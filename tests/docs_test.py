@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from motet.algorithms import resolve
 from motet.config.load import load_config
@@ -52,6 +53,11 @@ def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_
     assert "two steps with tiny models succeeded" in said[1]
     assert (tmp_path / "runs" / "same_number" / "curve.png").is_file()
     assert "\nreward " in said[3]
+
+
+def test_the_config_with_adapters_sets_a_rate_for_adapters():
+    (config,) = [yaml.safe_load(block) for block in blocks("yaml") if "train: lora" in block]
+    assert float(config["optimizer"]["learning_rate"]) >= 1e-5
 
 
 def run(command: str, folder: Path) -> str:
