@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
-from motet.environments.reward import RewardLike, ask
+from motet.environments.reward import RewardLike, ask, reads_transition
 from motet.environments.wrapper import Wrapper
 from motet.errors import MotetError, RewardFault
 from motet.user_code.retries import again, may_pass
@@ -22,7 +22,8 @@ class RewardedState:
 
 
 class Rewarded(Wrapper[RewardedState]):
-    """Calls `reward` after every turn with the latest text of each agent that has acted.
+    """Calls `reward` after every turn with the latest text of each agent that has acted, and with
+    the environment's own Transition if the reward has the parameter `transition`.
 
     After an error that may pass, the reward is called again, up to `retries` times. The game is not
     stepped again, so this is safe with live state, too.
@@ -32,8 +33,10 @@ class Rewarded(Wrapper[RewardedState]):
     """
 
     def __init__(self, environment: Environment[Any], reward: RewardLike, retries: int = 0) -> None:
+        """Raises: ConfigError for wrong parameters of the reward."""
         super().__init__(environment)
         self.reward, self.retries = reward, retries
+        self._reads_transition = reads_transition(reward)
         self.rewards_at_end = False  # this reward is called after every turn
 
     def alone(self) -> "Rewarded":
@@ -52,7 +55,7 @@ class Rewarded(Wrapper[RewardedState]):
         """Raises: RewardFault if the reward raises or does not return valid scores."""
         transition = await self.environment.step(state.inner, replies, seed)
         texts = {**state.texts, **{agent: reply.text for agent, reply in replies.items()}}
-        score = await self._score(state.task, texts)
+        score = await self._score(state.task, texts, transition)
         return replace(
             transition,
             state=RewardedState(state.task, transition.state, texts),
@@ -63,9 +66,14 @@ class Rewarded(Wrapper[RewardedState]):
             metrics={**transition.metrics, **score.metrics},
         )
 
-    async def _score(self, task: Task, texts: Mapping[str, str]) -> Transition:
+    async def _score(
+        self, task: Task, texts: Mapping[str, str], transition: Transition
+    ) -> Transition:
+        read = transition if self._reads_transition else None
         try:
-            return await again(self.retries, lambda: ask(self.reward, task, texts, self.agents))
+            return await again(
+                self.retries, lambda: ask(self.reward, task, texts, self.agents, read)
+            )
         except MotetError as error:
             if not may_pass(error):
                 raise

@@ -1,4 +1,6 @@
 import asyncio
+import re
+from functools import partial
 
 import pytest
 
@@ -6,8 +8,9 @@ from motet.core import Environment, PlaysAlone, ReadsRows, Reply, Score, Task, T
 from motet.environments.check import check_environment
 from motet.environments.debate_tiny import TinyDebate
 from motet.environments.relay import Relay
+from motet.environments.reward import reads_transition
 from motet.environments.rewarded import Rewarded, RewardedState
-from motet.errors import RewardFault
+from motet.errors import ConfigError, RewardFault
 from motet.rollout.play import play
 from motet.rollout.waves import Waves
 from motet.settings import Plan
@@ -228,3 +231,79 @@ def test_a_bug_of_the_reward_is_not_asked_again(monkeypatch):
     reward = Failing(KeyError("gold"), times=9)
     assert played(Board(True), reward, monkeypatch).fault.cause == "KeyError"
     assert reward.calls == 1
+
+
+# --------------------------------------------------------------------------------- the transition
+
+
+def pays_at_the_end(task, texts, transition):
+    return float(len(transition.state)) if transition.done else 0.0
+
+
+class JudgesBoards:
+    async def score(self, task, texts, *, transition):
+        return Score({"writer": len(transition.state)}, success=transition.success)
+
+
+@pytest.mark.parametrize("branches", [True, False])
+@pytest.mark.parametrize(
+    ("reward", "paid"), [(pays_at_the_end, [0.0, 2.0]), (JudgesBoards(), [1.0, 2.0])]
+)
+def test_a_reward_may_read_the_state_and_the_end(reward, paid, branches, monkeypatch):
+    root = played(Board(branches), reward, monkeypatch).root
+    first = root.outcomes[0]
+    last = first.next.outcomes[0]
+    assert [first.rewards["writer"], last.rewards["writer"]] == paid
+    assert (last.success, last.end) == (1.0, "done")
+
+
+def test_a_reward_that_was_retried_reads_the_same_transition(monkeypatch):
+    seen = []
+
+    def judge(task, texts, transition):
+        seen.append(transition)
+        if len(seen) < 3:
+            raise ConnectionError("down")
+        return 0.0
+
+    assert played(Board(False), judge, monkeypatch).fault is None
+    assert seen[0] is seen[1] is seen[2]
+
+
+class Stateful:
+    def __call__(self, task, texts, transition=None):
+        return float(transition.done)
+
+
+@pytest.mark.parametrize(
+    ("reward", "reads"),
+    [
+        (lambda task, texts: 1.0, False),
+        (lambda t, x: 1.0, False),
+        (lambda task, texts, scale=2.0: scale, False),
+        (lambda *given: 1.0, False),
+        (lambda task, texts, **more: 1.0, False),
+        (max, False),
+        (partial(pays_at_the_end), True),
+        (pays_at_the_end, True),
+        (JudgesBoards(), True),
+        (Stateful(), True),
+    ],
+)
+def test_the_name_of_the_parameter_says_whether_a_reward_reads_the_transition(reward, reads):
+    assert reads_transition(reward) is reads
+
+
+@pytest.mark.parametrize(
+    ("reward", "parameters"),
+    [
+        (lambda task: 1.0, "(task)"),
+        (lambda task, texts, state: 1.0, "(task, texts, state)"),
+        (lambda task, transition: 1.0, "(task, transition)"),
+        (lambda task, texts, transition, seed: 1.0, "(task, texts, transition, seed)"),
+    ],
+)
+def test_other_parameters_are_refused_before_any_game(reward, parameters):
+    expected = f"has the parameters {parameters}; expected (task, texts), or (task, texts, trans"
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        Rewarded(relay(), reward)
