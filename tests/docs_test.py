@@ -1,5 +1,6 @@
 """The examples in the documentation run as they are written."""
 
+import asyncio
 import os
 import re
 import runpy
@@ -10,9 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from motet.algorithms import resolve
 from motet.config.load import load_config
+from motet.core import Reply, Task
+from motet.environments.relay import Relay
+from motet.environments.rewarded import Rewarded
 from motet.losses import POLICY_LOSSES, Clip, LossInputs
 
 ROOT = Path(__file__).parent.parent
@@ -52,6 +57,30 @@ def test_an_environment_of_ones_own_takes_thirty_lines_and_every_command_of_its_
     assert "two steps with tiny models succeeded" in said[1]
     assert (tmp_path / "runs" / "same_number" / "curve.png").is_file()
     assert "\nreward " in said[3]
+
+
+def test_the_reward_that_pays_at_the_end_does_so():
+    (code,) = blocks("python", (ROOT / "docs" / "rewards.md").read_text())
+    names = {}
+    exec(code, names)  # noqa: S102
+    game = Rewarded(Relay(Relay.Options()), names["at_the_end"])
+
+    async def rewards():
+        state = await game.start(Task("12-34", {"a": "12", "b": "34"}), 0)
+        for text in ("12", "1234"):
+            moved = await game.step(state, {"a": Reply(text), "b": Reply(text)}, 0)
+            state = moved.state
+            yield moved.rewards
+
+    async def played():
+        return [one async for one in rewards()]
+
+    assert asyncio.run(played()) == [{"a": 0.0, "b": 0.0}, {"a": 0.92, "b": 0.92}]
+
+
+def test_the_config_with_adapters_sets_a_rate_for_adapters():
+    (config,) = [yaml.safe_load(block) for block in blocks("yaml") if "train: lora" in block]
+    assert float(config["optimizer"]["learning_rate"]) >= 1e-5
 
 
 def run(command: str, folder: Path) -> str:

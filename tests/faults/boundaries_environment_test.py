@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 import motet
 from motet.models import prompts
-from motet.rollout import faults
+from motet.user_code import retries
 from motet.user_code.timeouts import within
 from tests.faults.boundary_games import HERE, causes, check_figures, recorded, seconds, small
 from tests.small_runs import ROOT, contents, rows, summary, weights
@@ -61,7 +61,9 @@ def test_an_environment_that_lost_a_connection_is_asked_again(
     train, tell, monkeypatch, tmp_path, place
 ):
     waits = []
-    monkeypatch.setattr(faults, "_pause", lambda seconds: waits.append(seconds) or asyncio.sleep(0))
+    monkeypatch.setattr(
+        retries, "_pause", lambda seconds: waits.append(seconds) or asyncio.sleep(0)
+    )
     with seconds() as took:
         run = train(small("Harmed", game={"raises": place, "passes": True}))
     sound = train(small("Harmed"), runs=tmp_path / "sound")

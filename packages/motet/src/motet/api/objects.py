@@ -35,7 +35,8 @@ class Objects(TypedDict, total=False):
     environment: Environment[Any] | type[Environment[Any]]
     """An environment, or a class without options, in place of `environment`."""
     reward: RewardLike
-    """A function `(task, texts) -> number`, or an object with `score`, in place of `reward`."""
+    """A function `(task, texts) -> number` or `(task, texts, transition) -> number`, or an object
+    with `score`, in place of `reward`."""
     algorithm: Algorithm
     """An algorithm in place of `algorithm`. It is plain values, so the config has all of it."""
     credit: Callable[[CreditStep], Tensor]

@@ -30,6 +30,7 @@ def warnings_of(setup: TaskSetup) -> list[str]:
             "gradient"
         )
     found += cautions(settings.algorithm, settings.rollout, len(settings.team))
+    found += _slow_adapters(setup)
     found += _lag_without_overlap(settings)
     found += shortened_contexts(
         base.path for base in settings.models.values() if base.path is not None
@@ -71,6 +72,32 @@ def rewards_of(settings: RunConfig) -> str:
         return f"rewards: each agent learns from its own {option}"
     own = " of later turns, and its own of this turn" * (algorithm.returns == "discounted_sum")
     return f"rewards: every agent learns from the mean of all agents' rewards{own} {option}"
+
+
+def _slow_adapters(setup: TaskSetup) -> list[str]:
+    """Return a warning if adapters learn at the default rate, which is one for full training.
+
+    Source: Schulman et al. 2025, "LoRA Without Regret" (thinkingmachines.ai/blog/lora): in
+    supervised and in reinforcement learning the best rate of LoRA was about ten times that of full
+    training.
+    """
+    settings = setup.config
+    learning = {
+        f"policies.{name}": settings.optimizer_of(name)
+        for name in setup.team.policies
+        if settings.policies[name].train == "lora"
+    }
+    if settings.critic is not None and settings.critic.train == "lora":
+        learning["critic"] = settings.critic_optimizer
+    slow = [name for name, its in learning.items() if "learning_rate" not in its.model_fields_set]
+    if not slow:
+        return []
+    return [
+        f"adapters learn at the default optimizer.learning_rate "
+        f"{settings.optimizer.learning_rate:g} ({', '.join(slow)}), which is one for full "
+        "training; adapters usually need about ten times as much (Schulman et al. 2025, LoRA "
+        "Without Regret): set optimizer.learning_rate, such as 1e-5 to 1e-4"
+    ]
 
 
 def _lag_without_overlap(settings: RunConfig) -> list[str]:

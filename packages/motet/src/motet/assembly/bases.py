@@ -8,14 +8,15 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from motet.assembly.before_loading import check_first_prompts, note_models
+from motet.assembly.before_loading import check_first_prompts, note_models, shown_first
 from motet.assembly.models import load_model
 from motet.assembly.task_setup import TaskSetup
+from motet.assembly.tasks import asking
 from motet.config.schema import RunConfig
 from motet.config.sections import EmbeddedModel, StoredModel
-from motet.core import Demonstrates, Demonstration, Prompt, Solves, Team
+from motet.core import Demonstrates, Demonstration, Prompt, Solves, Task, Team
 from motet.core.seeding import derive
-from motet.errors import ConfigError
+from motet.errors import ConfigError, shortened
 from motet.models.backbone import Policy
 from motet.models.tiny import make_tiny
 from motet.models.warmup import fine_tune
@@ -169,9 +170,7 @@ async def _corpus(setup: TaskSetup, model: str) -> list[tuple[Prompt, str]]:
         return [shown.one(policies, "corpus", model, number) for number in range(CORPUS)]
     corpus: list[tuple[Prompt, str]] = []
     for task in next(iter(setup.tasks.values()))[:CORPUS]:
-        state = await setup.environment.start(task, 0)
-        corpus += [(prompt, "") for prompt in setup.environment.observe(state).values()]
-        await setup.environment.close(state)
+        corpus += [(prompt, "") for prompt in (await shown_first(setup, task, 0)).values()]
     return corpus
 
 
@@ -209,6 +208,19 @@ class Demonstrations:
         )
 
 
+def _shown(environment: Demonstrates, task: Task, seed: int) -> Demonstration:
+    """Return `environment.demonstrate(task, seed)`. Raises: ConfigError."""
+    what = f"{type(environment).__name__}, demonstrate for task {task.id}"
+    with asking(what):
+        shown = environment.demonstrate(task, seed)
+    if not isinstance(shown, Demonstration):
+        raise ConfigError(
+            f"{what} gave {shortened(repr(shown))}; expected a motet.Demonstration: the agent, its "
+            "prompt and the right text"
+        )
+    return shown
+
+
 async def demonstrations_for(setup: TaskSetup) -> Demonstrations:
     """Return the demonstrations of an environment. Solutions that fail are left out.
 
@@ -218,8 +230,8 @@ async def demonstrations_for(setup: TaskSetup) -> Demonstrations:
     tasks = setup.tasks["train"] if "train" in setup.tasks else setup.tasks["eval"]
     plan = setup.config.rollout
     if isinstance(environment, Demonstrates):
-        demonstrate = environment.demonstrate
-        return Demonstrations(lambda key: demonstrate(tasks[key % len(tasks)], key), team, seed)
+        game = environment
+        return Demonstrations(lambda key: _shown(game, tasks[key % len(tasks)], key), team, seed)
     if not isinstance(environment, Solves):
         raise ConfigError(
             f"{type(environment).__name__} has no demonstrations and no solutions for the "

@@ -1,10 +1,11 @@
 """What is known of a run's models before their weights are loaded: what ends their completions,
 whether the first prompts leave room for one, and the date that chat templates read."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -21,6 +22,7 @@ from motet.models.completions import CompletionEnds, completion_ends
 from motet.models.content import spelt_tokens
 from motet.models.loading import stored_generation
 from motet.models.prompts import encode
+from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, guarded, within
 
 
@@ -92,23 +94,33 @@ def _open_turns(name: str, ends: CompletionEnds, tokenizer: PreTrainedTokenizerB
 async def first_prompts(setup: TaskSetup, task: Task) -> dict[str, Prompt]:
     """Return the first prompt of each acting agent, including its system message.
 
-    Raises: ConfigError for every error of the environment.
+    Raises: as `shown_first`.
     """
-    config, environment, limit = (
-        setup.config,
-        setup.environment,
-        setup.config.rollout.timeout_seconds,
-    )
-    said = f"{config.environment.name}, the first prompts of task {task.id}"
-    with asking(said), guarded(limit, config.rollout.call_threads):
-        state = await within(
-            limit, "start", lambda: environment.start(task, derive(config.seed, "first prompts"))
-        )
+    prompts = await shown_first(setup, task, derive(setup.config.seed, "first prompts"))
+    return {agent: setup.team.with_system(agent, prompt) for agent, prompt in prompts.items()}
+
+
+async def shown_first(setup: TaskSetup, task: Task, seed: int) -> dict[str, Prompt]:
+    """Return what the environment shows each acting agent after `start(task, seed)`.
+
+    The calls have the timeout, the retries and the threads of a game, and the state is closed.
+
+    Raises: ConfigError for an exception of the environment, with its line; EnvironmentFault and the
+    other faults that it raises, also for a timeout.
+    """
+    environment, plan = setup.environment, setup.config.rollout
+    limit = plan.timeout_seconds
+
+    def start() -> Awaitable[Any]:
+        return within(limit, "start", lambda: environment.start(task, seed))
+
+    said = f"{setup.config.environment.name}, the first prompts of task {task.id}"
+    with asking(said), guarded(limit, plan.call_threads):
+        state = await again(plan.retries, start)
         try:
-            prompts = at_once(limit, "observe", lambda: environment.observe(state))
+            return at_once(limit, "observe", lambda: dict(environment.observe(state)))
         finally:
             await within(limit, "close", lambda: environment.close(state), even_given_up=True)
-    return {agent: setup.team.with_system(agent, prompt) for agent, prompt in prompts.items()}
 
 
 async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> list[str]:

@@ -87,7 +87,7 @@ def open_task_setup(
             check_is_environment(environment, "environment")
         stage = environment_of(config, services, asks) if environment is None else environment
         if config.reward is not None:
-            stage = Rewarded(stage, reward_of(config))
+            stage = Rewarded(stage, reward_of(config), config.rollout.retries)
         if config.centralized is not None:
             stage = Centralized(stage, config.centralized.agent, config.centralized.tags)
         team = team_of(config, stage)

@@ -12,13 +12,28 @@ from functools import wraps
 from typing import Any
 
 from motet.core.episodes import Demonstration, Message
-from motet.errors import EnvironmentFault, shortened
-from motet.user_code.threads import call
+from motet.errors import ConfigError, EnvironmentFault, shortened
+from motet.user_code.threads import call, is_async
 
 ROLES = ("system", "user", "assistant")
 AWAITED = ("start", "step", "close", "grade")
 """Methods of an environment that Motet awaits. They may be plain functions, which then run in
 threads (`motet/user_code/threads.py`)."""
+PLAIN = (
+    "observe",
+    "tasks",
+    "task",
+    "demonstrate",
+    "solve",
+    "convention",
+    "alone",
+    "answer",
+    "drawing",
+    "question",
+    "chat_task",
+    "chat_answer",
+)
+"""Methods of an environment that Motet does not await: all the others."""
 
 
 def as_prompt(given: Any, where: str = "a prompt") -> Any:
@@ -67,7 +82,18 @@ def _text(content: Any) -> str | None:
 
 
 def accept(kind: type) -> None:
-    """Convert what the methods of `kind`, a new subclass of Environment, take and return."""
+    """Convert what the methods of `kind`, a new subclass of Environment, take and return.
+
+    Raises: ConfigError if a method that Motet does not await is async.
+    """
+    for name in PLAIN:
+        method = getattr(kind, name, None)
+        if method is not None and (is_async(method) or inspect.isasyncgenfunction(method)):
+            mend = "await in start or step and keep the prompt in the state"
+            raise ConfigError(
+                f"{kind.__name__}.{name} is async; expected a plain function, because Motet does "
+                f"not await it: {mend if name == 'observe' else 'write def in place of async def'}"
+            )
     for name, converted in (
         *((name, _awaitable) for name in AWAITED),
         ("observe", _observing),

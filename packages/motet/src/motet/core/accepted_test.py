@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from motet.core import (
+    ABILITIES,
     Demonstration,
     Environment,
     Grade,
@@ -15,8 +16,8 @@ from motet.core import (
     Task,
     Transition,
 )
-from motet.core.accepted import as_prompt
-from motet.errors import EnvironmentFault
+from motet.core.accepted import AWAITED, PLAIN, as_prompt
+from motet.errors import ConfigError, EnvironmentFault
 
 ASKED = {"role": "user", "content": "Hello"}
 SYSTEM = {
@@ -102,3 +103,32 @@ def test_a_plain_grade_is_awaited_and_a_withdrawn_method_stays_withdrawn():
     assert asyncio.run(Marks().grade(Task("t", {}), "1")) == Grade("1", True)
     assert isinstance(Marks(), Grades)
     assert not isinstance(Without(), Grades)
+
+
+async def awaits(self, *given):
+    return {"a": "Hello"}
+
+
+async def yields(self, *given):
+    yield "Hello"
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("method", [awaits, yields, staticmethod(awaits)])
+def test_an_async_method_that_nobody_awaits_is_refused_when_its_class_is_defined(name, method):
+    with pytest.raises(ConfigError, match=f"^Hasty.{name} is async; expected a plain function"):
+        type("Hasty", (Plain,), {name: method})
+
+
+def test_the_error_about_an_async_observe_says_where_to_await():
+    class Mixin:
+        observe = awaits
+
+    with pytest.raises(ConfigError, match="await in start or step and keep the prompt in the sta"):
+        type("Hasty", (Mixin, Plain), {})
+
+
+def test_every_method_of_an_environment_is_awaited_or_plain():
+    methods = {name for ability in ABILITIES for name in ability.methods()}
+    assert {*AWAITED, *PLAIN} == {"start", "observe", "step", "close", *methods}
+    assert not set(AWAITED) & set(PLAIN)

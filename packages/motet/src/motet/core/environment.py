@@ -185,7 +185,10 @@ class Environment(ABC, Generic[State]):
     """The options of the environment, which a config sets: an inner class."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Accept prompts as in OpenAI's API, and plain functions where Motet awaits."""
+        """Accept prompts as in OpenAI's API, and plain functions where Motet awaits.
+
+        Raises: ConfigError if a method that Motet does not await, such as `observe`, is async.
+        """
         super().__init_subclass__(**named)
         accept(cls)
 

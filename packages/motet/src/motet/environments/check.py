@@ -10,12 +10,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from motet.core import (
     Demonstrates,
+    Demonstration,
+    Drawing,
     Draws,
     Environment,
     Message,
     NamesConventions,
     OwnsTasks,
     PlaysAlone,
+    Prompt,
     Reply,
     Solves,
     Task,
@@ -104,6 +107,7 @@ async def _examined(exam: "_Exam", tasks: Sequence[Task] | None) -> Checked:
         exam.any_texts(task)
     if isinstance(environment, PlaysAlone) and len(environment.agents) > 1:
         alone = exam.ask("alone", environment.alone)
+        exam.require(Rule.ALONE, isinstance(alone, Environment), repr(alone))
         await _examined(replace(exam, environment=alone, kept=Counter()), chosen)
         exam.require(Rule.ALONE, len(alone.agents) == 1, f"agents {list(alone.agents)}")
     return Checked(exam.name, dict(exam.kept))
@@ -180,10 +184,13 @@ class _Exam:
         self.require(Rule.TASKS, found, "no method tasks(split): pass tasks to check_environment")
         assert isinstance(environment, OwnsTasks)
         train, held_out = (
-            self.ask("tasks", environment.tasks, split) for split in ("train", "eval")
+            self.ask(f"tasks({split!r})", lambda split: list(environment.tasks(split)), split)
+            for split in ("train", "eval")
         )
         for split in (train, held_out):
             self.require(Rule.TASKS, len(split) > 0, "a split has no tasks")
+            others = [task for task in split if not isinstance(task, Task)]
+            self.require(Rule.TASKS, not others, f"{others[:1]}, which are no Tasks")
             repeated = [
                 name for name, count in Counter(task.id for task in split).items() if count > 1
             ]
@@ -215,11 +222,13 @@ class _Exam:
                 Rule.DEMONSTRATES, shown == again, f"{shown} and then {again} for seed {seed}"
             )
             sound = (
-                shown.agent in environment.agents
+                isinstance(shown, Demonstration)
+                and shown.agent in environment.agents
                 and isinstance(shown.text, str)
                 and shown.turn >= 0
+                and _is_prompt(shown.prompt)
             )
-            self.require(Rule.DEMONSTRATES, sound and _is_prompt(shown.prompt), str(shown))
+            self.require(Rule.DEMONSTRATES, sound, str(shown))
 
     def any_texts(self, task: Task) -> None:
         """Ask the optional methods that read what agents wrote."""
@@ -238,6 +247,7 @@ class _Exam:
                 self.require(Rule.ANSWER, given == again, f"{given!r} and then {again!r}")
             if isinstance(environment, Draws):
                 drawing = self.ask("drawing", environment.drawing, task, texts)
+                self.require(Rule.DRAWS, isinstance(drawing, Drawing), repr(drawing))
                 grids = [grid for row in drawing.panels for grid in row.values()]
                 even = all(
                     len({len(row) for row in grid}) == 1
@@ -273,18 +283,18 @@ class _Exam:
         other = await self.wait_for("start", self.environment.start, task, self.seed)
         try:
             seen, again = (
-                dict(self.ask("observe after start", self.environment.observe, state))
-                for state in (begun, other)
+                self.ask("observe after start", self.prompts, state) for state in (begun, other)
             )
             self.require(Rule.STARTS, seen == again, f"{seen} and then {again}")
         finally:
             await self.wait_for("close", self.environment.close, other)
 
+    def prompts(self, state: Any) -> dict[str, Prompt]:
+        return dict(self.environment.observe(state))
+
     def observe(self, state: Any, how: str) -> list[str]:
         """Return the agents that act now."""
-        prompts, again = (
-            dict(self.ask(f"observe {how}", self.environment.observe, state)) for _ in range(2)
-        )
+        prompts, again = (self.ask(f"observe {how}", self.prompts, state) for _ in range(2))
         self.require(Rule.OBSERVES, prompts == again, f"{prompts} and then {again} {how}")
         self.require(Rule.OBSERVES, len(prompts) > 0, f"no prompts {how}")
         unknown = [agent for agent in prompts if agent not in self.environment.agents]
@@ -321,8 +331,11 @@ class _Exam:
         self.require(Rule.TRANSITION, isinstance(transition.done, bool), f"{transition} at {how}")
         success = transition.success
         if transition.done or success is not None:
-            sound = success is not None and 0.0 <= success <= 1.0
-            self.require(Rule.SUCCESS, sound, f"success {success} at {how}")
+            try:
+                sound = success is not None and bool(0.0 <= success <= 1.0)
+            except (TypeError, ValueError):  # a string, or an array
+                sound = False
+            self.require(Rule.SUCCESS, sound, f"success {success!r} at {how}")
         try:
             transition.checked(self.environment.agents)
         except (EnvironmentFault, TypeError, ValueError) as error:
@@ -330,8 +343,9 @@ class _Exam:
         return transition
 
     def solution(self, state: Any, acting: Sequence[str]) -> Mapping[str, Reply]:
-        assert isinstance(self.environment, Solves)
-        texts = self.ask("solve", self.environment.solve, state, self.seed)
+        environment = self.environment
+        assert isinstance(environment, Solves)
+        texts = self.ask("solve", lambda: dict(environment.solve(state, self.seed)))
         silent = [agent for agent in acting if agent not in texts]
         self.require(Rule.SOLVED, not silent, f"nothing for {', '.join(silent)}")
         return {agent: Reply(texts[agent]) for agent in acting}

@@ -237,6 +237,68 @@ class Unclosed(Good):
         raise OSError("busy")
 
 
+def awaiting(answer):
+    """Return a plain function that returns a coroutine, which nothing at its definition shows."""
+
+    async def coroutine():
+        return answer
+
+    return lambda *given: coroutine()
+
+
+class HiddenAsync(Good):
+    observe = awaiting({"a": "say"})
+
+
+class HiddenAsyncSolution(Good):
+    solve = awaiting({"a": "yes"})
+
+
+class NoSolution(Good):
+    def solve(self, state, seed):
+        return None
+
+
+class NoTasksAtAll(Good):
+    def tasks(self, split):
+        return None
+
+
+class RowsForTasks(Good):
+    def tasks(self, split):
+        return [{"word": split}]
+
+
+class GeneratedTasks(Good):
+    def tasks(self, split):
+        yield from super().tasks(split)
+
+
+class TextForDemonstration(Good):
+    def demonstrate(self, task, seed):
+        return "yes"
+
+
+class TextForDrawing(Good):
+    def drawing(self, task, texts):
+        return "a picture"
+
+
+class NobodyAlone(Good):
+    def alone(self):
+        return None
+
+
+class WordForSuccess(Good):
+    async def step(self, state, replies, seed):
+        moved = await super().step(state, replies, seed)
+        return replace(moved, success="yes" if moved.done else None)
+
+
+def test_tasks_may_come_from_a_generator():
+    assert check_environment(GeneratedTasks()).rules == check_environment(Good()).rules
+
+
 def test_a_sound_environment_gets_a_report_of_every_rule():
     report = check_environment(Good())
     assert str(report).startswith("Good keeps 17 rules of environments:")
@@ -248,6 +310,7 @@ def test_callers_with_an_event_loop_await_the_same():
     assert asyncio.run(conform(Good(), TASKS)) == check_environment(Good(), TASKS)
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize(
     ("kind", "rule", "got"),
     [
@@ -277,6 +340,19 @@ def test_callers_with_an_event_loop_await_the_same():
         (AnswersInNumbers, "a string or None", "7"),
         (UnevenDrawing, "titled grids of names", "[['a', 'b'], ['c']]"),
         (TwoAlone, "one agent", "agents ['a', 'b']"),
+        (
+            HiddenAsync,
+            "no reply raises",
+            "replies with nothing: TypeError: 'coroutine' object",
+        ),
+        (HiddenAsyncSolution, "no reply raises", "solve: TypeError: 'coroutine' object"),
+        (NoSolution, "no reply raises", "solve: TypeError: 'NoneType' object"),
+        (NoTasksAtAll, "no reply raises", "tasks('train'): TypeError: 'NoneType' object"),
+        (RowsForTasks, "tasks have", "[{'word': 'train'}], which are no Tasks"),
+        (TextForDemonstration, "for a known agent", "yes"),
+        (TextForDrawing, "titled grids of names", "'a picture'"),
+        (NobodyAlone, "one agent", "None"),
+        (WordForSuccess, "in [0, 1]", "success 'yes'"),
         (Unclosed, "no reply raises", "close: OSError: busy"),
     ],
 )

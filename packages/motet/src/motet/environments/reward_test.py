@@ -100,3 +100,16 @@ def test_what_is_no_score_is_a_fault_and_never_a_zero(result, message):
 def test_an_integer_that_python_does_not_write_is_a_fault_too():
     with pytest.raises(RewardFault, match="got an integer of thousands of digits"):
         score(lambda task, texts: 10**5000)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [(ConnectionError("down"), True), (TimeoutError(), True), (KeyError("gold"), False)],
+)
+def test_the_fault_says_whether_the_error_may_pass(error, passes):
+    def judge(task, texts):
+        raise error
+
+    with pytest.raises(RewardFault) as raised:
+        score(judge)
+    assert raised.value.may_pass is passes

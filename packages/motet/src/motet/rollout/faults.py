@@ -1,7 +1,6 @@
 """Convert exceptions of an environment into recorded Faults. No other module does this."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TypeVar
 
 from codejudge import SandboxError, SandboxFault
@@ -17,33 +16,6 @@ _BOUNDARIES: dict[type[Exception], Boundary] = {
     SamplerFault: "sampler",
     SandboxFault: "sandbox",
 }
-
-
-async def again(retries: int, action: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `action()`, with up to `retries` retries after a transient error.
-
-    Transient errors are a lost connection, a timeout, or an error that sets `may_pass`. The wait
-    before a retry doubles each time, up to 30 seconds.
-
-    Raises: what the last call raised.
-    """
-    wait = _FIRST_WAIT_SECONDS
-    for _ in range(retries):
-        try:
-            return await action()
-        except (ConnectionError, TimeoutError):
-            pass
-        except MotetError as error:
-            if not error.may_pass:
-                raise
-        await _pause(wait)
-        wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
-    return await action()
-
-
-_FIRST_WAIT_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 30.0
-_pause = asyncio.sleep
 
 
 async def attempt(action: Awaitable[T]) -> T | Fault:

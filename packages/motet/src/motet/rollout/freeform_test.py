@@ -386,7 +386,7 @@ def test_a_timeout_of_the_program_does_not_count_the_time_of_its_agents() -> Non
 
 
 def test_a_step_that_lost_its_connection_is_taken_again_from_the_start(monkeypatch: Any) -> None:
-    monkeypatch.setattr("motet.rollout.faults._FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("motet.user_code.retries._FIRST_WAIT_SECONDS", 0.0)
     lost = iter([True, False])
 
     async def calls(task: Task, agents: Agents) -> Mapping[str, Any]:

@@ -37,9 +37,10 @@ from motet.core import (
 )
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault, shortened
-from motet.rollout.faults import again, attempt
+from motet.rollout.faults import attempt
 from motet.rollout.waves import Waves
 from motet.settings import Plan
+from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, within
 
 

@@ -11,10 +11,10 @@ from codejudge import SandboxFault
 from motet.core import Environment, Episode, Fault, Message, Outcome, Round, Task, Transition, walk
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
-from motet.rollout import faults
 from motet.rollout.play import check_plan, end_of, joint_actions, play, stopped_together
 from motet.rollout.waves import Waves
 from motet.settings import Plan
+from motet.user_code import retries
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Replies, Talk, team_of
 
 TASK = Task("t", {})
@@ -322,7 +322,7 @@ def _once(where: str, error: Exception) -> Callable[[str, Said], None]:
 def test_what_passes_leaves_the_episode_as_if_nothing_had_been(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "_FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "_FIRST_WAIT_SECONDS", 0.0)
     sound, plan = Talk(pay=_ann), Plan(samples=(3, 2))
     talk = Talk(pay=_ann, break_at=_once(where, ConnectionError("gone")))
     assert _play(talk, plan) == _play(sound, plan)

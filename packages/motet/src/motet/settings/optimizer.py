@@ -34,7 +34,8 @@ class Optimizer(Settings):
     of 32, except for weights with fewer than 4096 elements. It needs
     pip install "motet[quantized]" and a device that bitsandbytes supports."""
     learning_rate: PositiveFloat = 5e-6
-    """Peak learning rate of the schedule."""
+    """Peak learning rate of the schedule. The default is one for full training; adapters (train:
+    lora) usually need about ten times as much (Schulman et al. 2025, "LoRA Without Regret")."""
     schedule: Literal["constant", "linear"] = "constant"
     """After the warm-up: constant, or linear decay to `final_fraction` of the peak rate at the last
     step."""

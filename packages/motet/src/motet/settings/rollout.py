@@ -87,9 +87,10 @@ class Plan(Settings):
     one after the other in the main thread, for code that needs it (signals, some database drivers
     and browsers)."""
     retries: NonNegativeInt = 2
-    """How often start or step of an environment is retried after an error that may be temporary: a
-    lost connection, the environment's own timeout, an error with `may_pass`. A retry starts from
-    the same state, so `step` of an environment that cannot branch is not retried."""
+    """How often start or step of an environment, or a reward, is retried after an error that may be
+    temporary: a lost connection, a timeout of their own, an error with `may_pass`. A retry starts
+    from the same state, so `step` of an environment that cannot branch is not retried. A reward is
+    called again without a step."""
 
     @model_validator(mode="after")
     def _something_stops(self) -> Self:
