@@ -6,10 +6,11 @@
 
 many_runs   several runs side by side: a row per run, groups over seeds, curves
 over_seeds  mean, deviation and interval of a figure over seeds
-api         plays: measure_baselines, crossplay
+api         plays: measure_baselines, compare_messages, crossplay
 baselines   what a team is compared with: one agent, protocols, best and majority of n
 protocols   wraps an environment: changes the order in which agents act
 selection   best of n and majority vote
+messages    wraps an environment: messages of another task, or empty ones
 cross_play  the first agent of one team with the other agents of another
 plots       curves with bands, and the matrix of cross-play
 """
@@ -18,27 +19,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from motet_compare.api import crossplay, measure_baselines
+    from motet_compare.api import compare_messages, crossplay, measure_baselines
     from motet_compare.baselines import BaselineTable
     from motet_compare.cross_play import CrossplayResult
     from motet_compare.many_runs import ComparedRun, LoadedRuns, compare, runs
+    from motet_compare.messages import ComparedMessages
 
 _MODULE_OF = {
     "BaselineTable": "baselines",
+    "ComparedMessages": "messages",
     "ComparedRun": "many_runs",
     "CrossplayResult": "cross_play",
     "LoadedRuns": "many_runs",
     "compare": "many_runs",
+    "compare_messages": "api",
     "crossplay": "api",
     "measure_baselines": "api",
     "runs": "many_runs",
 }
 __all__ = [
     "BaselineTable",
+    "ComparedMessages",
     "ComparedRun",
     "CrossplayResult",
     "LoadedRuns",
     "compare",
+    "compare_messages",
     "crossplay",
     "measure_baselines",
     "runs",

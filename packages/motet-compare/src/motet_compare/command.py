@@ -1,4 +1,4 @@
-"""The commands `motet compare`, `motet baselines` and `motet crossplay`."""
+"""The commands `motet compare`, `motet baselines`, `motet messages` and `motet crossplay`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from motet.commands.console import (
     say_on_stderr,
     titled,
 )
-from motet.commands.evaluation_tables import counted, estimated, span
+from motet.commands.evaluation_tables import counted, estimated, print_evaluation, span
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, check_picture
 from motet.errors import ConfigError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from motet_compare.baselines import BaselineTable
     from motet_compare.cross_play import CrossplayResult
     from motet_compare.many_runs import ComparedRun
+    from motet_compare.messages import ComparedMessages
     from motet_compare.over_seeds import OverSeeds
 
 
@@ -224,6 +225,47 @@ def print_baselines(target: Path, found: "BaselineTable") -> None:
     }
     for name, text in notes.items():
         out.print(f"  {name}: {text}", soft_wrap=True)
+
+
+# --------------------------------------------------------------------------------------- messages
+
+
+@of_api("motet_compare.api:compare_messages")
+def messages(call: ApiCall, as_json: AsJson = False) -> None:
+    """Compare a team with itself, reading the messages of another task or empty ones: do its
+    messages matter?
+
+    Example: motet messages runs/relay --shuffle-turn 1
+    """
+    from motet.api.keeping import Keeper
+
+    target = call.values["target"]
+    keeper = Keeper([target])
+    found = call()
+    said = [*call.words(but=("--shuffle-turn", "--blank-turn")), *call.values["overrides"]]
+    kept = keeper.keep(f"{found.messages.are}-turn-{found.messages.turn}", said, found)
+    if as_json:
+        print_json(found)
+    else:
+        print_evaluation(target, found)
+        print_messages(found)
+    say_on_stderr(kept)
+
+
+def print_messages(found: "ComparedMessages") -> None:
+    """Print the same team with its real messages beside the control."""
+    are, turn, real = found.messages.are, found.messages.turn, found.messages.real
+    table = titled(f"real and {are} messages", ["messages", "success", "reward"])
+    for name, one in (("as they are", real), (f"{are} after turn {turn}", found)):
+        ends = one.interval or {}
+        table.add_row(name, *(_with_ends(getattr(one, what), ends[what]) for what in ends))
+    table.add_row("difference", *map(estimated, found.messages.difference.values()))
+    table.show_lines = True
+    out.print(table)
+
+
+def _with_ends(value: float | None, ends: Sequence[float] | None) -> str:
+    return figure(value) if ends is None else f"{figure(value)}\n{span(*ends)}"
 
 
 # -------------------------------------------------------------------------------------- crossplay

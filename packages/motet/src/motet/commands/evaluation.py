@@ -7,7 +7,7 @@ from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, Traceback
 from motet.errors import ConfigError, MotetError
 
-_SAID_OTHERWISE = ("--team", "--shuffle-turn", "--blank-turn", "--traceback")
+_SAID_OTHERWISE = ("--team", "--traceback")
 """Options that the name of a kept evaluation says, or that change nothing that is played."""
 
 
@@ -23,20 +23,13 @@ def evaluate(call: ApiCall, as_json: AsJson = False) -> None:
     keeper = Keeper([target])
     found = call()
     said = [*call.words(but=_SAID_OTHERWISE), *call.values["overrides"]]
-    kept = keeper.keep(_kind(call), said, found)
+    kind = "reference" if call.values["team"] == "reference" else "evaluation"
+    kept = keeper.keep(kind, said, found)
     if as_json:
         print_json(found)
     else:
         print_evaluation(target, found)
     say_on_stderr(kept)
-
-
-def _kind(play: ApiCall) -> str:
-    """Return the name under which an evaluation is kept in its run."""
-    for how in ("shuffle", "blank"):
-        if (turn := play.values[f"{how}_turn"]) is not None:
-            return f"{'shuffled' if how == 'shuffle' else how}-turn-{turn}"
-    return "reference" if play.values["team"] == "reference" else "evaluation"
 
 
 @of_api("motet.api.evaluation:play")
