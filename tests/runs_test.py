@@ -52,17 +52,6 @@ def test_the_summary_and_the_files_say_what_was_promised(train, drawn_curves):
         < said["wall_seconds"]
     )
     assert said["tokens"] == sum(row["play/tokens"] for row in steps(run))
-    kept = said["highlights"]
-    rewards = {e.id: e.root.outcomes for n in (1, 2) for e in episodes(run, f"train-{n:06d}")}
-    means = {
-        name: sum(o.rewards["a"] for o in found) / len(found) for name, found in rewards.items()
-    }
-    assert kept["best"]["reward"] == pytest.approx(max(means.values()))
-    assert kept["worst"]["reward"] == pytest.approx(min(means.values()))
-    spreads = {
-        name: abs(found[0].rewards["a"] - found[1].rewards["a"]) for name, found in rewards.items()
-    }
-    assert kept["most_divergent"]["id"] == max(spreads, key=lambda name: spreads[name])
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert list((run / "tensorboard").iterdir())
     assert motet.read_config(run) == motet.read_config(run_config(report={"tensorboard": True}))
