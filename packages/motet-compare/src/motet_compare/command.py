@@ -1,4 +1,5 @@
-"""The commands `motet compare`, `motet baselines`, `motet messages` and `motet crossplay`."""
+"""The commands `motet compare`, `motet baselines`, `motet messages`, `motet crossplay` and
+`motet replay`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich import box
+from rich.text import Text
 
 from motet.commands.console import (
     figure,
@@ -15,10 +17,11 @@ from motet.commands.console import (
     say_on_stderr,
     titled,
 )
+from motet.commands.episodes import print_episode
 from motet.commands.evaluation_tables import counted, estimated, print_evaluation, span
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, check_picture
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 
 if TYPE_CHECKING:
     from motet_compare.baselines import BaselineTable
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from motet_compare.many_runs import ComparedRun
     from motet_compare.messages import ComparedMessages
     from motet_compare.over_seeds import OverSeeds
+    from motet_compare.replay import ReplayResult
 
 
 AsCsv = Annotated[
@@ -322,3 +326,56 @@ def _print_crossplay(found: "CrossplayResult") -> None:
     for name, named in zip(names, found.conventions, strict=False):
         out.print(name, style="bold")
         print_conventions(named)
+
+
+# ----------------------------------------------------------------------------------------- replay
+
+
+@of_api("motet_compare.api_replay:replay")
+def replay(call: ApiCall) -> None:
+    """Repeat one step of a run exactly, and compare episodes, metrics and weights with the record.
+
+    The replay starts at the last checkpoint before the step. Nothing is written. The exit code is 1
+    if anything differs.
+
+    Example: motet replay runs/quickstart --step 12
+    """
+    again = call()
+    if call.values["episode"] is not None:
+        print_episode(again.episodes[0])
+    print_replay(again)
+    if not again.same:
+        raise MotetError(
+            f"step {again.step} differs from the record: "
+            + (
+                "the code has changed, as said above"
+                if again.code_changed
+                else "check whether it was recorded on another machine or with other versions"
+            )
+        )
+
+
+def print_replay(again: "ReplayResult") -> None:
+    """Print whether a replayed step equals the recorded one."""
+    begun = f"the checkpoint of step {again.start}" if again.start else "the start of the run"
+    out.print(f"step {again.step}, from {begun}")
+    for line in again.code_changed:
+        out.print(f"  {line}")
+    verdict = {
+        True: Text("the same", "green"),
+        False: Text("different", "red"),
+        None: Text("not recorded"),
+    }
+    if again.sampled:
+        out.print(Text.assemble("  episodes sampled again: ", verdict[again.same_episodes]))
+    else:
+        out.print(f"  trained on {len(again.episodes)} recorded episodes")
+    if again.compared:
+        out.print(
+            f"  metrics: {again.compared - len(again.different)} of {again.compared} the same"
+        )
+    for name, (then, now) in again.different.items():
+        out.print(f"    {name} was {then!r} and is {now!r}")
+    if again.same_weights is not None:
+        beside = "  weights and optimizers, compared with the checkpoint of this step: "
+        out.print(Text.assemble(beside, verdict[again.same_weights]))

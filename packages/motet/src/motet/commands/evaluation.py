@@ -1,11 +1,11 @@
-"""The commands that play without training: evaluate, play, replay."""
+"""The commands that play without training: evaluate, play."""
 
-from motet.commands.console import print_json, print_replay, say_on_stderr
+from motet.commands.console import print_json, say_on_stderr
 from motet.commands.episodes import print_episode
 from motet.commands.evaluation_tables import print_evaluation
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, Traceback
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError
 
 _SAID_OTHERWISE = ("--team", "--traceback")
 """Options that the name of a kept evaluation says, or that change nothing that is played."""
@@ -47,27 +47,3 @@ def play(call: ApiCall, traceback: Traceback = False) -> None:
             f"{call.values['interactive']}"
         ) from error
     print_episode(episode, traceback=traceback)
-
-
-@of_api("motet.api.replaying:replay")
-def replay(call: ApiCall) -> None:
-    """Repeat one step of a run exactly, and compare episodes, metrics and weights with the record.
-
-    The replay starts at the last checkpoint before the step. Nothing is written. The exit code is 1
-    if anything differs.
-
-    Example: motet replay runs/quickstart --step 12
-    """
-    again = call()
-    if call.values["episode"] is not None:
-        print_episode(again.episodes[0])
-    print_replay(again)
-    if not again.same:
-        raise MotetError(
-            f"step {again.step} differs from the record: "
-            + (
-                "the code has changed, as said above"
-                if again.code_changed
-                else "check whether it was recorded on another machine or with other versions"
-            )
-        )
