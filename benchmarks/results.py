@@ -114,7 +114,7 @@ def relay_controls() -> Iterator[Sequence[str]]:
     yield ("control", *(f"seed {seed}" for seed in seeds))
     for experiment in RELAYS:
         shuffled = [
-            motet("evaluate", str(experiment.folder(seed)), "--shuffle-turn", "1")
+            motet("messages", str(experiment.folder(seed)), "--shuffle-turn", "1")
             for seed in experiment.seeds
         ]
         yield (
@@ -135,7 +135,7 @@ def bugfix() -> Iterator[Sequence[str]]:
         "before": [heldout(BUGFIX.folder(seed), "before") for seed in BUGFIX.seeds],
         "**after**": [heldout(BUGFIX.folder(seed), "after") for seed in BUGFIX.seeds],
         "after, the review of another task": [
-            motet("evaluate", str(BUGFIX.folder(seed)), "--shuffle-turn", "1")["success"]
+            motet("messages", str(BUGFIX.folder(seed)), "--shuffle-turn", "1")["success"]
             for seed in BUGFIX.seeds
         ],
         "after, a reviewer that never learns": [
@@ -218,7 +218,7 @@ def debates() -> Iterator[Sequence[str]]:
             turns = [by_turn(summary(experiment.folder(seed))["heldout"][when]) for seed in seeds]
             yield _by_turn(f"{experiment.config}, {when}", turns)
         shuffled = [
-            motet("evaluate", str(experiment.folder(seed)), "--shuffle-turn", "1") for seed in seeds
+            motet("messages", str(experiment.folder(seed)), "--shuffle-turn", "1") for seed in seeds
         ]
         yield _by_turn(
             f"{experiment.config}, peers of another problem", [by_turn(one) for one in shuffled]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import motet
+import motet_compare
 from motet.trainer.checkpoint import read_checkpoint
 from tests.small_runs import rows, run_config, steps, summary, weights
 
@@ -145,7 +146,7 @@ def test_an_own_optimizer_resumes_and_replays_exactly(plain):
     train(own, name="parts", resume=True)
     assert weights(Path("runs/whole")) == weights(Path("runs/parts"))
     assert weights(Path("runs/whole")) != plain
-    assert motet.replay("runs/whole", step=6, show="silent").same
+    assert motet_compare.replay("runs/whole", step=6, show="silent").same
 
 
 def nothing(parameters, settings):

@@ -58,7 +58,7 @@ def test_what_plays_an_old_run_with_new_code_says_so():
     said = f"reward.name: the code has changed since the run in runs/run: {Path.cwd()}/bonus.py ("
     (line,) = motet.evaluate("runs/run", show="silent").code_changed
     assert line.startswith(said)
-    again = motet.replay("runs/run", step=2, show="silent")
+    again = motet_compare.replay("runs/run", step=2, show="silent")
     assert again.code_changed[0].startswith(said)
     train("run", "train.steps=3", "optimizer.schedule=constant", resume=True)
     (warning,) = summary(Path("runs/run"))["warnings"]

@@ -49,8 +49,8 @@ def test_the_team_page_has_every_evaluation_that_was_made(runs, command):
         name: json.loads(command(f"{options} --json").out)
         for name, options in {
             "evaluation": "evaluate runs/relay0",
-            "shuffled-turn-1": "evaluate runs/relay0 --shuffle-turn 1",
-            "blank-turn-1-samples-2": "evaluate runs/relay0 --blank-turn 1 --samples 2",
+            "shuffled-turn-1": "messages runs/relay0 --shuffle-turn 1",
+            "blank-turn-1-samples-2": "messages runs/relay0 --blank-turn 1 --samples 2",
             "baselines": "baselines runs/relay0",
         }.items()
     }
@@ -79,7 +79,7 @@ def test_the_team_page_has_every_evaluation_that_was_made(runs, command):
 
 
 def test_the_terminal_shows_both_and_where_it_is_kept(runs, command):
-    said = command("evaluate runs/relay1 --blank-turn 1")
+    said = command("messages runs/relay1 --blank-turn 1")
     assert "real and blank messages" in said.out
     assert "as they are" in said.out
     assert "kept in runs/relay1/evaluations/blank-turn-1.json: motet view shows it" in said.err

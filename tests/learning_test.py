@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet_compare import compare_messages
 
 pytestmark = pytest.mark.slow
 
@@ -29,14 +30,14 @@ def test_what_was_said_at_turn_one_earns_its_credit_at_turn_two(config, tmp_path
     before, after = learnt(config, tmp_path)
     assert before <= 0.35
     assert after >= 0.70
-    assert motet.evaluate(tmp_path / config, shuffle_turn=1, show="silent").success <= 0.05
+    assert compare_messages(tmp_path / config, shuffle_turn=1, show="silent").success <= 0.05
 
 
 def test_a_reviewer_and_a_fixer_settle_how_to_count(tmp_path):
     before, after = learnt("bugfix_tiny", tmp_path)
     assert before <= 0.45
     assert after >= 0.75
-    assert motet.evaluate(tmp_path / "bugfix_tiny", shuffle_turn=1, show="silent").success <= 0.30
+    assert compare_messages(tmp_path / "bugfix_tiny", shuffle_turn=1, show="silent").success <= 0.30
 
 
 def test_two_builders_agree_on_who_places_which_block(tmp_path):
@@ -57,5 +58,5 @@ def test_who_hears_the_others_learns_whom_to_believe(config, tmp_path):
     alone, decided = (turn.success for turn in heldout["after"].by_turn)
     assert alone <= 0.60
     assert decided >= 0.75
-    shuffled = motet.evaluate(tmp_path / config, shuffle_turn=1, show="silent").by_turn
+    shuffled = compare_messages(tmp_path / config, shuffle_turn=1, show="silent").by_turn
     assert shuffled[1].success <= shuffled[0].success

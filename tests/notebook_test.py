@@ -81,7 +81,7 @@ figures = motet.evaluate("runs/run", show="silent")
 episode = motet.play("runs/run", show="silent")
 table = motet_compare.measure_baselines("runs/run", show="silent")
 played = motet_compare.crossplay(["runs/run", "runs/other"])
-again = motet.replay("runs/run", show="silent")
+again = motet_compare.replay("runs/run", show="silent")
 print(json.dumps([summary.steps, figures.episodes, again.same]))
 """
 

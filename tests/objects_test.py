@@ -103,7 +103,7 @@ def test_the_completions_of_a_step_are_rows_with_the_advantages_of_an_own_credit
 def test_credit_is_exact_under_replay_and_seen_by_compare():
     train(run_config(name="plain"))
     train(run_config(name="twice"), credit=twice)
-    assert motet.replay("runs/twice", step=2, show="silent").same
+    assert motet_compare.replay("runs/twice", step=2, show="silent").same
     _, other = motet_compare.compare(["runs/plain", "runs/twice"])
     assert [line.partition("@")[0] for line in other.differs] == [f"credit=object:{__name__}:twice"]
 

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import parquet
 
 import motet
+import motet_compare
 from motet.api.objects import rows_of
 from motet.data import load_rows
 from motet_view.game import game_tree
@@ -70,7 +71,7 @@ def test_training_resume_replay_evaluation_and_records_give_the_same_values():
     expect_same("training")
     team(ROWS, name="odd", steps=2, resume=True)
     expect_same("resume")
-    assert motet.replay("runs/odd", step=2, show="silent").same
+    assert motet_compare.replay("runs/odd", step=2, show="silent").same
     expect_same("replay")
     motet.evaluate("runs/odd", show="silent")
     expect_same("evaluate")
@@ -151,7 +152,7 @@ def test_rows_that_repeat_train_resume_and_replay(rows):
     more = ["train.tasks_per_step=7", "evaluation.samples=3"]
     team(rows, *more, name="twins", heldout=rows)
     team(rows, *more, name="twins", heldout=rows, steps=2, resume=True)
-    assert motet.replay("runs/twins", step=2, show="silent").same
+    assert motet_compare.replay("runs/twins", step=2, show="silent").same
     names = Counter(one.id for one in motet.load_run("runs/twins").episodes(step=2))
     assert len(names) == 7
     assert set(names.values()) == {1}

@@ -13,6 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 import motet
+import motet_compare
 from motet.errors import Interrupted
 from motet.trainer import checkpoint
 from tests.fixtures.wide import widely
@@ -155,7 +156,7 @@ def test_a_step_that_diverges_can_be_seen_again(train, tmp_path):
         train(config)
     step = int(re.search(r"--step (\d)", str(told.value))[1])
     with pytest.raises(motet.TrainingDiverged) as again:
-        motet.replay(run, step=step, show="silent")
+        motet_compare.replay(run, step=step, show="silent")
     assert str(told.value).startswith(str(again.value))
 
 

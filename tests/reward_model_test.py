@@ -13,14 +13,15 @@ from torch.nn.functional import logsigmoid
 from transformers import AutoModelForCausalLM
 
 import motet
+import motet_compare
 from motet.credit.views import joint_action
 from motet.errors import ConfigError
 from motet.models.loading import load_tokenizer
 from motet.models.prompts import encode
 from motet.settings import RewardModel
 from motet.trainer import checkpoint
-from motet.trainer.replay import same_tensors
 from motet.trainer.reward_model import first_steps
+from motet_compare.replay import same_tensors
 from tests.small_runs import contents, episodes, rows, run_config, steps, weights
 
 RATE, EPOCHS, EPSILON = 1e-2, 3, 1e-4
@@ -203,7 +204,7 @@ def test_a_resumed_run_writes_the_same_bytes(whole, tmp_path) -> None:
 
 def test_every_step_can_be_replayed(whole) -> None:
     for step in (3, 4):
-        again = motet.api.replay(whole, step=step, show="silent")
+        again = motet_compare.replay(whole, step=step, show="silent")
         assert again.same
         assert again.compared > 20
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import motet
+import motet_compare
 from motet.core.records import as_json
 from motet.user_code import objects
 from tests import fork_server
@@ -82,7 +83,7 @@ def test_every_command_plays_resumes_and_replays_the_run_of_a_script(project):
     assert json.loads(ran("-m", "motet", "evaluate", "runs/team", "--json")) | {"time": 0} == (
         as_json(first) | {"time": 0}
     )
-    assert motet.replay("runs/team", step=2, show="silent").same
+    assert motet_compare.replay("runs/team", step=2, show="silent").same
     with motet.load_team("runs/team") as team:
         assert team.agents == ("writer", "critic")
     motet.train("runs/team/config.yaml", ["train.steps=3"], resume=True, show="silent")

@@ -8,6 +8,7 @@ import yaml
 from transformers import AutoTokenizer
 
 import motet
+import motet_compare
 from motet.api import training
 from tests.fixtures.model_folders import TEMPLATE, make_model_folder, make_tokenizer
 from tests.small_runs import LORA, run_config
@@ -74,7 +75,7 @@ def test_a_run_is_resumed_replayed_evaluated_and_exported_with_the_date_of_its_s
     longer = {**config, "train": {**config["train"], "steps": 2}}
     motet.train(longer, resume=True, runs=tmp_path / "runs", show="silent")
     assert "Today: 25 Nov 2026 13:42<end>" in prompt(run, 2)
-    again = motet.replay(run, step=2, show="silent")
+    again = motet_compare.replay(run, step=2, show="silent")
     assert again.same
     own = motet.evaluate(run, show="silent")
     motet.export(run, tmp_path / "out")

@@ -187,7 +187,8 @@ print([home.name for home in motet.dry_run("quickstart", ["cluster.learners.gpus
     "motet-compare": """
 import motet_compare
 from motet.user_code.installed import load
-load("commands", "compare"), load("commands", "baselines"), load("commands", "crossplay")
+for name in ("baselines", "compare", "crossplay", "messages", "replay"):
+    load("commands", name)
 print(motet_compare.compare.__name__)
 """,
 }

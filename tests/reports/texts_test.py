@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import motet
+import motet_compare
 from motet.batch import pack, policy_objective
 from motet.core import Completion, Message, Sampled, SampleId, SampleRequest, TrainSample
 from motet.models import bounded_text
@@ -395,7 +396,7 @@ def test_a_run_keeps_the_date_of_its_template(tmp_path, monkeypatch):
     at_hour("Etc/GMT-1", monkeypatch)
     run = trained(tmp_path, random_model(tmp_path / "m", tok), "train.checkpoint_every=1")
     at_hour("Etc/GMT+12", monkeypatch)  # thirteen hours earlier, so mostly on the day before
-    again = motet.replay(run.path, step=1, show="silent")
+    again = motet_compare.replay(run.path, step=1, show="silent")
     assert again.same_episodes
     assert again.same
     at_hour("UTC", monkeypatch)

@@ -394,7 +394,7 @@ def test_evaluations_appear_when_they_are_kept(
     own = Served(tmp_path)
     seen = look(width=width, dark=dark)
     seen.go(f"{own.address}/#/team?run=plain")
-    seen.page.get_by_text("motet evaluate runs/plain --blank-turn 1").wait_for(state="attached")
+    seen.page.get_by_text("motet messages runs/plain --blank-turn 1").wait_for(state="attached")
     assert seen.page.locator("#controls").count() == 0
     keeper = Keeper([run])
     hostile = HOSTILE["script"] + HOSTILE["rtl"]

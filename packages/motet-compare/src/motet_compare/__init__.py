@@ -1,4 +1,5 @@
-"""Compares the runs and the teams of Motet: over seeds, with baselines, and with each other.
+"""Compares the runs and the teams of Motet: over seeds, with baselines, with each other
+and with their records.
 
     import motet_compare
 
@@ -6,11 +7,13 @@
 
 many_runs   several runs side by side: a row per run, groups over seeds, curves
 over_seeds  mean, deviation and interval of a figure over seeds
-api         plays: measure_baselines, crossplay
+api         plays: measure_baselines, compare_messages, crossplay
 baselines   what a team is compared with: one agent, protocols, best and majority of n
 protocols   wraps an environment: changes the order in which agents act
 selection   best of n and majority vote
+messages    wraps an environment: messages of another task, or empty ones
 cross_play  the first agent of one team with the other agents of another
+replay      a step of a run again, beside its record
 plots       curves with bands, and the matrix of cross-play
 """
 
@@ -18,29 +21,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from motet_compare.api import crossplay, measure_baselines
+    from motet_compare.api import compare_messages, crossplay, measure_baselines
+    from motet_compare.api_replay import replay
     from motet_compare.baselines import BaselineTable
     from motet_compare.cross_play import CrossplayResult
     from motet_compare.many_runs import ComparedRun, LoadedRuns, compare, runs
+    from motet_compare.messages import ComparedMessages
+    from motet_compare.replay import ReplayResult
 
 _MODULE_OF = {
     "BaselineTable": "baselines",
+    "ComparedMessages": "messages",
     "ComparedRun": "many_runs",
     "CrossplayResult": "cross_play",
     "LoadedRuns": "many_runs",
     "compare": "many_runs",
+    "compare_messages": "api",
     "crossplay": "api",
+    "ReplayResult": "replay",
     "measure_baselines": "api",
+    "replay": "api_replay",
     "runs": "many_runs",
 }
 __all__ = [
     "BaselineTable",
+    "ComparedMessages",
     "ComparedRun",
     "CrossplayResult",
     "LoadedRuns",
+    "ReplayResult",
     "compare",
+    "compare_messages",
     "crossplay",
     "measure_baselines",
+    "replay",
     "runs",
 ]
 

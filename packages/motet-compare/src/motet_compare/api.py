@@ -1,10 +1,11 @@
-"""Compare teams: with baselines, and with the teams of other runs."""
+"""Compare teams: with baselines, with other messages, and with the teams of other runs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
+from motet.api.evaluation import play_heldout, result_of
 from motet.api.objects import Objects
 from motet.api.setup import (
     ConfigLike,
@@ -38,6 +39,7 @@ from motet_compare.baselines import (
 from motet_compare.cross_play import CrossplayResult
 from motet_compare.cross_play import crossplay as play_crossplay
 from motet_compare.many_runs import differing, refuse_others
+from motet_compare.messages import ComparedMessages, beside_control, blanked, shuffled
 
 TRAINED = "trained team"
 
@@ -177,6 +179,82 @@ def _context(setup: TaskSetup, models: LocalModels, tag: str, progress: Progress
 
 def _lineup(setup: TaskSetup) -> Lineup:
     return Lineup("the untrained team", setup.environment, setup.team, setup.config.rollout)
+
+
+# --------------------------------------------------------------------------------------- messages
+
+
+@blocking
+def compare_messages(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    shuffle_turn: int | None = None,
+    blank_turn: int | None = None,
+    greedy: bool = False,
+    samples: int | None = None,
+    show: Show = "auto",
+    **objects: Unpack[Objects],
+) -> ComparedMessages:
+    """Play the held-out tasks as they are, and with other messages after a turn.
+
+    Args:
+        shuffle_turn: after this turn, agents get the replies of another task.
+        blank_turn: after this turn, agents get empty messages of the others.
+        greedy: take the most likely token at each step instead of sampling.
+        samples: games per task, instead of `evaluation.samples`. With `greedy` 1, because all games
+            of a task are equal.
+        objects: replace what the config names, as in `train`.
+
+    Raises: ConfigError unless one of the turns is given, and a later turn reads its messages.
+
+    docs/evaluation.md explains the figures.
+    """
+    games = 1 if greedy else samples
+    several = [] if games is None else [f"evaluation.samples={games}"]
+    settings = read_config(target, [*overrides, *several], **objects)
+    are, turn = _replaced(shuffle_turn, blank_turn, len(settings.rollout.samples))
+    run = run_of(target)
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
+        models = run_loop(models_of(setup, run, scratch, show))
+        real = run_loop(play_heldout(setup, models, run, show, greedy=greedy))
+        replaced = (
+            blanked(setup.environment, turn - 1)
+            if are == "blank"
+            else shuffled(setup.environment, real.episodes, turn - 1)
+        )
+        control = run_loop(
+            play_heldout(setup, models, run, show, environment=replaced, greedy=greedy)
+        )
+        figures = result_of(setup, run, control)
+    return ComparedMessages(
+        **{one.name: getattr(figures, one.name) for one in fields(figures)},
+        messages=beside_control(are, turn, real, control, settings.seed),
+    )
+
+
+def _replaced(
+    shuffle_turn: int | None, blank_turn: int | None, turns: int
+) -> tuple[Literal["shuffled", "blank"], int]:
+    """Return how messages are replaced, and after which turn (from 1). Raises: ConfigError."""
+    turn_of = {"shuffle_turn": shuffle_turn, "blank_turn": blank_turn}
+    given = {name: turn for name, turn in turn_of.items() if turn is not None}
+    if len(given) != 1:
+        raise ConfigError(
+            f"got {' and '.join(given) or 'no turn'}; expected one of {' and '.join(turn_of)}"
+        )
+    ((name, turn),) = given.items()
+    if turns == 1:
+        raise ConfigError(
+            f"{name} is {turn}, but the game has one turn; expected a game with a later turn that "
+            "reads the messages"
+        )
+    if not 1 <= turn < turns:
+        raise ConfigError(
+            f"{name} is {turn}; expected 1 to {turns - 1}, because a later turn must read the "
+            "messages"
+        )
+    return "shuffled" if name == "shuffle_turn" else "blank", turn
 
 
 # -------------------------------------------------------------------------------------- crossplay

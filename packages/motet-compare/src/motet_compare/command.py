@@ -1,4 +1,5 @@
-"""The commands `motet compare`, `motet baselines` and `motet crossplay`."""
+"""The commands `motet compare`, `motet baselines`, `motet messages`, `motet crossplay` and
+`motet replay`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich import box
+from rich.text import Text
 
 from motet.commands.console import (
     figure,
@@ -15,16 +17,19 @@ from motet.commands.console import (
     say_on_stderr,
     titled,
 )
-from motet.commands.evaluation_tables import counted, estimated, span
+from motet.commands.episodes import print_episode
+from motet.commands.evaluation_tables import counted, estimated, print_evaluation, span
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, check_picture
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 
 if TYPE_CHECKING:
     from motet_compare.baselines import BaselineTable
     from motet_compare.cross_play import CrossplayResult
     from motet_compare.many_runs import ComparedRun
+    from motet_compare.messages import ComparedMessages
     from motet_compare.over_seeds import OverSeeds
+    from motet_compare.replay import ReplayResult
 
 
 AsCsv = Annotated[
@@ -226,6 +231,47 @@ def print_baselines(target: Path, found: "BaselineTable") -> None:
         out.print(f"  {name}: {text}", soft_wrap=True)
 
 
+# --------------------------------------------------------------------------------------- messages
+
+
+@of_api("motet_compare.api:compare_messages")
+def messages(call: ApiCall, as_json: AsJson = False) -> None:
+    """Compare a team with itself, reading the messages of another task or empty ones: do its
+    messages matter?
+
+    Example: motet messages runs/relay --shuffle-turn 1
+    """
+    from motet.api.keeping import Keeper
+
+    target = call.values["target"]
+    keeper = Keeper([target])
+    found = call()
+    said = [*call.words(but=("--shuffle-turn", "--blank-turn")), *call.values["overrides"]]
+    kept = keeper.keep(f"{found.messages.are}-turn-{found.messages.turn}", said, found)
+    if as_json:
+        print_json(found)
+    else:
+        print_evaluation(target, found)
+        print_messages(found)
+    say_on_stderr(kept)
+
+
+def print_messages(found: "ComparedMessages") -> None:
+    """Print the same team with its real messages beside the control."""
+    are, turn, real = found.messages.are, found.messages.turn, found.messages.real
+    table = titled(f"real and {are} messages", ["messages", "success", "reward"])
+    for name, one in (("as they are", real), (f"{are} after turn {turn}", found)):
+        ends = one.interval or {}
+        table.add_row(name, *(_with_ends(getattr(one, what), ends[what]) for what in ends))
+    table.add_row("difference", *map(estimated, found.messages.difference.values()))
+    table.show_lines = True
+    out.print(table)
+
+
+def _with_ends(value: float | None, ends: Sequence[float] | None) -> str:
+    return figure(value) if ends is None else f"{figure(value)}\n{span(*ends)}"
+
+
 # -------------------------------------------------------------------------------------- crossplay
 
 
@@ -280,3 +326,56 @@ def _print_crossplay(found: "CrossplayResult") -> None:
     for name, named in zip(names, found.conventions, strict=False):
         out.print(name, style="bold")
         print_conventions(named)
+
+
+# ----------------------------------------------------------------------------------------- replay
+
+
+@of_api("motet_compare.api_replay:replay")
+def replay(call: ApiCall) -> None:
+    """Repeat one step of a run exactly, and compare episodes, metrics and weights with the record.
+
+    The replay starts at the last checkpoint before the step. Nothing is written. The exit code is 1
+    if anything differs.
+
+    Example: motet replay runs/quickstart --step 12
+    """
+    again = call()
+    if call.values["episode"] is not None:
+        print_episode(again.episodes[0])
+    print_replay(again)
+    if not again.same:
+        raise MotetError(
+            f"step {again.step} differs from the record: "
+            + (
+                "the code has changed, as said above"
+                if again.code_changed
+                else "check whether it was recorded on another machine or with other versions"
+            )
+        )
+
+
+def print_replay(again: "ReplayResult") -> None:
+    """Print whether a replayed step equals the recorded one."""
+    begun = f"the checkpoint of step {again.start}" if again.start else "the start of the run"
+    out.print(f"step {again.step}, from {begun}")
+    for line in again.code_changed:
+        out.print(f"  {line}")
+    verdict = {
+        True: Text("the same", "green"),
+        False: Text("different", "red"),
+        None: Text("not recorded"),
+    }
+    if again.sampled:
+        out.print(Text.assemble("  episodes sampled again: ", verdict[again.same_episodes]))
+    else:
+        out.print(f"  trained on {len(again.episodes)} recorded episodes")
+    if again.compared:
+        out.print(
+            f"  metrics: {again.compared - len(again.different)} of {again.compared} the same"
+        )
+    for name, (then, now) in again.different.items():
+        out.print(f"    {name} was {then!r} and is {now!r}")
+    if again.same_weights is not None:
+        beside = "  weights and optimizers, compared with the checkpoint of this step: "
+        out.print(Text.assemble(beside, verdict[again.same_weights]))

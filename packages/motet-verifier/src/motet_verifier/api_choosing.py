@@ -7,7 +7,7 @@ from typing import TypeAlias, Unpack
 
 from motet.api.evaluation import check_games, play_heldout, result_of
 from motet.api.objects import Objects
-from motet.api.setup import ConfigLike, Show, read_config, run_of, setup_in_scratch
+from motet.api.setup import ConfigLike, Show, models_of, read_config, run_of, setup_in_scratch
 from motet.assembly.services import verifier_of
 from motet.assembly.task_setup import TaskSetup
 from motet.clients.reward_server import AnswerVerifier
@@ -67,7 +67,8 @@ def choose_answers(
     check_games("best_of", best_of or (), settings.evaluation.samples)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         opened = run_loop(_open(verifier, setup))
-        played, _ = run_loop(play_heldout(setup, run_of(target), scratch, show=show))
+        models = run_loop(models_of(setup, run_of(target), scratch, show))
+        played = run_loop(play_heldout(setup, models, run_of(target), show))
         figures = result_of(setup, run_of(target), played)
         chosen = best_of or powers_of_two(figures.samples)
         return ChoiceResult(

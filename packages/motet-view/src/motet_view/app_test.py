@@ -49,7 +49,9 @@ def test_the_overview_names_alarms_faults_and_games(client: TestClient) -> None:
     found = _get(client, "overview", run="plain")
     assert found["alarms"][0]["metric"] == "learn/entropy"
     assert found["faults"] == [{"step": 2, "count": 1, "where": "play"}]
-    (best,) = found["highlights"]
+    best, worst = found["highlights"]
+    assert (best["title"], worst["title"]) == ("best", "worst")
+    assert best["reward"] > worst["reward"]
     assert _get(client, "game", run="plain", id=best["id"])["task"]["id"] == "sum 1"
     assert found["warnings"] == ["a warning of the run"]
 

@@ -13,11 +13,12 @@ from motet.safety.reading import check_regular
 from motet.safety.secret_values import shown_config
 from motet_view import plain
 from motet_view.game import game_tree, pieces_of
-from motet_view.index import IndexState, visible_to_sqlite
+from motet_view.index import IndexState
 from motet_view.lines import line_at
 from motet_view.links import run_holds
 from motet_view.queries import (
     GameFilter,
+    Order,
     choices,
     games_of_task,
     list_games,
@@ -31,7 +32,6 @@ from motet_view.team import team_figures
 STEP_FOR_CREDIT = 64 << 20
 """Largest size in bytes of the episodes of a step whose advantages are computed."""
 MARKED = ("run/alarms", "play/faults", "evaluate/faults")
-_MOST_HIGHLIGHTS = 20
 
 
 def as_json(answer: Any) -> str:
@@ -137,7 +137,7 @@ class Pages:
                 for step, count in points[metric]
                 if count
             ],
-            "highlights": self._highlights(run, summary.get("highlights")),
+            "highlights": self._highlights(run),
             "warnings": plain.texts(summary.get("warnings")),
             "wall_seconds": plain.number(summary.get("wall_seconds")),
             "config": shown_config(run.config),
@@ -306,20 +306,17 @@ class Pages:
     def _trouble_of(self, run: ShelfRun) -> list[str]:
         return [found[run.name] for found in (self._trouble, self._harm) if run.name in found]
 
-    def _highlights(self, run: ShelfRun, kept: Any) -> list[dict[str, Any]]:
-        """The best, the worst and the most divergent game, with their numbers in the index."""
+    def _highlights(self, run: ShelfRun) -> list[dict[str, Any]]:
+        """The best and the worst game of the training."""
+        orders: tuple[Order, ...] = ("best", "worst")
         found = []
         with run.index.reading() as database:
-            for title, said in list(plain.mapping(kept).items())[:_MOST_HIGHLIGHTS]:
-                one = plain.mapping(said)
-                step = plain.integer(one.get("step"))
-                row = database.execute(
-                    "SELECT id, reward FROM games "
-                    "WHERE kind = 'train' AND step = ? AND episode = ?",
-                    (step, visible_to_sqlite(plain.text(one.get("id")))),
-                ).fetchone()
-                if row is not None:
-                    found.append({"title": title, "step": step, "id": row[0], "reward": row[1]})
+            for order in orders:
+                wanted = GameFilter(kind="train", order=order, count=1)
+                for row in list_games(database, wanted)["games"]:
+                    if row["reward"] is not None:
+                        about = {key: row[key] for key in ("id", "step", "reward")}
+                        found.append({"title": order, **about})
         return found
 
     def _clean(self, run: ShelfRun, answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from motet.api import load_team as load_team
     from motet.api import play as play
     from motet.api import read_config as read_config
-    from motet.api import replay as replay
     from motet.api import team_config as team_config
     from motet.api import train as train
     from motet.api import train_team as train_team
@@ -79,14 +78,13 @@ if TYPE_CHECKING:
     from motet.settings import Settings as Settings
     from motet.trainer.callbacks import Callback as Callback
     from motet.trainer.callbacks import stop_when as stop_when
-    from motet.trainer.replay import ReplayResult as ReplayResult
 
     Config: TypeAlias = RunConfig
 
 _LATER = {
     "codejudge": "SandboxFault",
     "motet.api": "CheckResult Cost ExportResult LoadedRun LoadedTeam Objects RecordedEpisode"
-    " RunSummary check dry_run episodes evaluate export load_run load_team play read_config replay"
+    " RunSummary check dry_run episodes evaluate export load_run load_team play read_config"
     " team_config train train_team warmup write_config",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
     " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
@@ -97,7 +95,6 @@ _LATER = {
     "motet.rollout.freeform": "FreeForm",
     "motet.settings": "Algorithm Settings",
     "motet.trainer.callbacks": "Callback stop_when",
-    "motet.trainer.replay": "ReplayResult",
 }
 """Module -> the names that are imported from it at their first use."""
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}

@@ -32,7 +32,10 @@ OPTIONAL = {
     "motet-tasks": ("tasks", "no games on public benchmarks, such as code_generation and debate"),
     "motet-serve": ("serve", "no `motet chat` and no `motet serve`"),
     "motet-view": ("view", "no `motet view`"),
-    "motet-compare": ("compare", "no `motet compare`, `motet baselines` and `motet crossplay`"),
+    "motet-compare": (
+        "compare",
+        "no comparisons: `motet compare`, `baselines`, `replay` and others",
+    ),
     "motet-verifier": ("verifier", "no `motet verifier`, no model that scores answers"),
 }
 """Package that only some runs need -> the extra of Motet that installs it, and what is missing

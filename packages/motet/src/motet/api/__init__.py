@@ -11,7 +11,6 @@ from motet.api.loaded import LoadedRun, LoadedTeam, load_run, load_team
 from motet.api.objects import Objects
 from motet.api.planning import plan
 from motet.api.recorded import RecordedEpisode, episodes
-from motet.api.replaying import replay
 from motet.api.setup import ConfigLike, read_config
 from motet.api.summary import RunSummary
 from motet.api.teams import team_config, train_team, write_config
@@ -39,7 +38,6 @@ __all__ = [
     "plan",
     "play",
     "read_config",
-    "replay",
     "team_config",
     "train",
     "train_team",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, Unpack
 
 from motet.api.loaded import LoadedTeam
 from motet.api.objects import Objects
@@ -17,27 +17,23 @@ from motet.api.setup import (
     setup_in_scratch,
     tag_of,
 )
+from motet.assembly.models import LocalModels
 from motet.assembly.task_setup import TaskSetup
 from motet.core import Environment, Episode
 from motet.errors import ConfigError
 from motet.evaluation.evaluate import (
     Evaluation,
     EvaluationResult,
-    beside_control,
     described,
     evaluate_reference,
     intervals,
     times,
 )
 from motet.evaluation.evaluate import evaluate as play_all
-from motet.evaluation.message_shuffle import blanked, shuffled
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
-
-Control: TypeAlias = tuple[Literal["shuffled", "blank"], int]
-"""What agents read in place of messages, and after which turn (from 1)."""
 
 
 @blocking
@@ -49,8 +45,6 @@ def evaluate(
     greedy: bool = False,
     samples: int | None = None,
     pass_at: Sequence[int] | None = None,
-    shuffle_turn: int | None = None,
-    blank_turn: int | None = None,
     show: Show = "auto",
     traceback: bool = False,
     **objects: Unpack[Objects],
@@ -64,9 +58,6 @@ def evaluate(
         greedy: take the most likely token at each step instead of sampling.
         samples: games per task, instead of `evaluation.samples`.
         pass_at: values of k for pass@k, such as 1,5,10. Default: 1 and the powers of two.
-        shuffle_turn: after this turn, agents get the replies of another task. This measures whether
-            messages matter.
-        blank_turn: after this turn, agents get empty messages of the others: another control.
         traceback: show the whole traceback of an error in your own code, not one line.
         objects: replace what the config names, as in `train`.
 
@@ -84,27 +75,21 @@ def evaluate(
         target, [*overrides, *([] if games is None else [f"evaluation.samples={games}"])], **objects
     )
     check_games("pass_at", pass_at or (), settings.evaluation.samples)
-    control = _control(shuffle_turn, blank_turn, team, len(settings.rollout.samples))
     with setup_in_scratch(settings, train=False) as (setup, scratch):
-        evaluation, real = run_loop(
-            _reference(setup)
-            if team == "reference"
-            else play_heldout(
-                setup,
-                run_of(target),
-                scratch,
-                greedy=greedy,
-                control=control,
-                show=show,
-                traceback=traceback,
+        if team == "reference":
+            played = run_loop(
+                evaluate_reference(
+                    setup.environment, setup.tasks["eval"], settings.rollout, seed=settings.seed
+                )
             )
-        )
-        return replace(
-            result_of(setup, run_of(target), evaluation, pass_at),
-            messages=None
-            if control is None or real is None
-            else beside_control(*control, real, evaluation, settings.seed),
-        )
+        else:
+            models = run_loop(models_of(setup, run_of(target), scratch, show))
+            played = run_loop(
+                play_heldout(
+                    setup, models, run_of(target), show, greedy=greedy, traceback=traceback
+                )
+            )
+        return result_of(setup, run_of(target), played, pass_at)
 
 
 def check_games(name: str, ks: Sequence[int], most: int) -> None:
@@ -132,80 +117,36 @@ def result_of(
     )
 
 
-def _control(
-    shuffle_turn: int | None, blank_turn: int | None, team: str, turns: int
-) -> Control | None:
-    """Return how messages are replaced, and after which turn (from 1). Raises: ConfigError."""
-    turn_of = {"shuffle_turn": shuffle_turn, "blank_turn": blank_turn}
-    given = {name: turn for name, turn in turn_of.items() if turn is not None}
-    if not given:
-        return None
-    together = [*given, "team reference"] if team == "reference" else [*given]
-    if len(together) > 1:
-        raise ConfigError(f"got {' and '.join(together)}; expected only one of them")
-    ((name, turn),) = given.items()
-    if turns == 1:
-        raise ConfigError(
-            f"{name} is {turn}, but the game has one turn; expected a game with a later turn that "
-            "reads the messages"
-        )
-    if not 1 <= turn < turns:
-        raise ConfigError(
-            f"{name} is {turn}; expected 1 to {turns - 1}, because a later turn must read the "
-            "messages"
-        )
-    return "shuffled" if name == "shuffle_turn" else "blank", turn
-
-
 async def play_heldout(
     setup: TaskSetup,
+    models: LocalModels,
     run: Path | None,
-    scratch: Path,
-    *,
     show: Show,
+    *,
+    environment: Environment[Any] | None = None,
     greedy: bool = False,
-    control: Control | None = None,
     traceback: bool = False,
-) -> tuple[Evaluation, Evaluation | None]:
-    """Play the held-out tasks. With a control, return the games with replaced messages, and those
-    with real ones.
+) -> Evaluation:
+    """Play the held-out tasks as the last evaluation of `run` did.
+
+    Args:
+        environment: the game that is played, instead of that of `setup`.
     """
-    models, config, tasks = await models_of(setup, run, scratch, show), setup.config, setup.tasks
+    config, tasks = setup.config, setup.tasks["eval"]
     with Progress(show) as progress:
         counter = Notices(progress.say, traceback).watching(progress.counter)
-
-        async def played(environment: Environment[Any]) -> Evaluation:
-            return await play_all(
-                environment,
-                tasks["eval"],
-                models.sampler,
-                setup.team,
-                config.rollout,
-                seed=config.seed,
-                tag=tag_of(setup, run),
-                samples=config.evaluation.samples,
-                greedy=greedy,
-                on_episode=counter("evaluate", len(tasks["eval"])),
-            )
-
-        real = await played(setup.environment)
-        if control is None:
-            return real, None
-        are, turn = control
-        replaced = (
-            blanked(setup.environment, turn - 1)
-            if are == "blank"
-            else shuffled(setup.environment, real.episodes, turn - 1)
+        return await play_all(
+            setup.environment if environment is None else environment,
+            tasks,
+            models.sampler,
+            setup.team,
+            config.rollout,
+            seed=config.seed,
+            tag=tag_of(setup, run),
+            samples=config.evaluation.samples,
+            greedy=greedy,
+            on_episode=counter("evaluate", len(tasks)),
         )
-        return await played(replaced), real
-
-
-async def _reference(setup: TaskSetup) -> tuple[Evaluation, None]:
-    config = setup.config
-    found = await evaluate_reference(
-        setup.environment, setup.tasks["eval"], config.rollout, seed=config.seed
-    )
-    return found, None
 
 
 # -------------------------------------------------------------------------------------------- play

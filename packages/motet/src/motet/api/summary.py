@@ -35,7 +35,6 @@ class RunSummary:
     wall_seconds: float
     cpu_seconds: float
     alarms: Sequence[Alarm]
-    highlights: Mapping[str, Mapping[str, Any]]
     machine: Mapping[str, Any]
     warnings: Sequence[str]
 

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-from rich.text import Text
 
 from motet.safety.visible import Console, styled, visible
 
 if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
     from motet.api.summary import RunSummary
-    from motet.trainer.replay import ReplayResult
 
 out = Console()
 
@@ -137,29 +135,3 @@ def print_cost(cost: "Cost") -> None:
 def print_warnings(lines: Sequence[str]) -> None:
     for line in lines:
         out.print(styled("warning", "yellow", f": {line}"), soft_wrap=True)
-
-
-def print_replay(again: "ReplayResult") -> None:
-    """Print whether a replayed step equals the recorded one."""
-    begun = f"the checkpoint of step {again.start}" if again.start else "the start of the run"
-    out.print(f"step {again.step}, from {begun}")
-    for line in again.code_changed:
-        out.print(f"  {line}")
-    verdict = {
-        True: Text("the same", "green"),
-        False: Text("different", "red"),
-        None: Text("not recorded"),
-    }
-    if again.sampled:
-        out.print(Text.assemble("  episodes sampled again: ", verdict[again.same_episodes]))
-    else:
-        out.print(f"  trained on {len(again.episodes)} recorded episodes")
-    if again.compared:
-        out.print(
-            f"  metrics: {again.compared - len(again.different)} of {again.compared} the same"
-        )
-    for name, (then, now) in again.different.items():
-        out.print(f"    {name} was {then!r} and is {now!r}")
-    if again.same_weights is not None:
-        beside = "  weights and optimizers, compared with the checkpoint of this step: "
-        out.print(Text.assemble(beside, verdict[again.same_weights]))

@@ -1,13 +1,13 @@
-"""The commands that play without training: evaluate, play, replay."""
+"""The commands that play without training: evaluate, play."""
 
-from motet.commands.console import print_json, print_replay, say_on_stderr
+from motet.commands.console import print_json, say_on_stderr
 from motet.commands.episodes import print_episode
 from motet.commands.evaluation_tables import print_evaluation
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, Traceback
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError
 
-_SAID_OTHERWISE = ("--team", "--shuffle-turn", "--blank-turn", "--traceback")
+_SAID_OTHERWISE = ("--team", "--traceback")
 """Options that the name of a kept evaluation says, or that change nothing that is played."""
 
 
@@ -23,20 +23,13 @@ def evaluate(call: ApiCall, as_json: AsJson = False) -> None:
     keeper = Keeper([target])
     found = call()
     said = [*call.words(but=_SAID_OTHERWISE), *call.values["overrides"]]
-    kept = keeper.keep(_kind(call), said, found)
+    kind = "reference" if call.values["team"] == "reference" else "evaluation"
+    kept = keeper.keep(kind, said, found)
     if as_json:
         print_json(found)
     else:
         print_evaluation(target, found)
     say_on_stderr(kept)
-
-
-def _kind(play: ApiCall) -> str:
-    """Return the name under which an evaluation is kept in its run."""
-    for how in ("shuffle", "blank"):
-        if (turn := play.values[f"{how}_turn"]) is not None:
-            return f"{'shuffled' if how == 'shuffle' else how}-turn-{turn}"
-    return "reference" if play.values["team"] == "reference" else "evaluation"
 
 
 @of_api("motet.api.evaluation:play")
@@ -54,27 +47,3 @@ def play(call: ApiCall, traceback: Traceback = False) -> None:
             f"{call.values['interactive']}"
         ) from error
     print_episode(episode, traceback=traceback)
-
-
-@of_api("motet.api.replaying:replay")
-def replay(call: ApiCall) -> None:
-    """Repeat one step of a run exactly, and compare episodes, metrics and weights with the record.
-
-    The replay starts at the last checkpoint before the step. Nothing is written. The exit code is 1
-    if anything differs.
-
-    Example: motet replay runs/quickstart --step 12
-    """
-    again = call()
-    if call.values["episode"] is not None:
-        print_episode(again.episodes[0])
-    print_replay(again)
-    if not again.same:
-        raise MotetError(
-            f"step {again.step} differs from the record: "
-            + (
-                "the code has changed, as said above"
-                if again.code_changed
-                else "check whether it was recorded on another machine or with other versions"
-            )
-        )

@@ -1,4 +1,4 @@
-"""Prints evaluations as tables: figures, messages, influence."""
+"""Prints evaluations as tables: figures, influence."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from motet.commands.console import figure, out, print_conventions, titled
 
 if TYPE_CHECKING:
-    from motet.evaluation.evaluate import EvaluationResult, MessageControl
+    from motet.evaluation.evaluate import EvaluationResult
     from motet.evaluation.influence import Influence, Pair, TurnChange
     from motet.evaluation.intervals import Estimate
 
@@ -34,8 +34,6 @@ def print_evaluation(target: Path, figures: "EvaluationResult") -> None:
     for cause, count in figures.causes.items():
         table.add_row(f"fault {cause}", str(count))
     out.print(table)
-    if figures.messages is not None:
-        print_messages(figures.messages, figures)
     if len(figures.by_turn) > 1:
         table = titled(
             "results by turn", ["turn", "games that reached it", "reward", "success so far"]
@@ -49,24 +47,6 @@ def print_evaluation(target: Path, figures: "EvaluationResult") -> None:
         print_influence(figures.influence)
     if figures.conventions is not None:
         print_conventions(figures.conventions)
-
-
-def print_messages(found: "MessageControl", control: "EvaluationResult") -> None:
-    """Print the same team with its real messages beside the control."""
-    table = titled(f"real and {found.are} messages", ["messages", "success", "reward"])
-    for name, one in (
-        ("as they are", found.real),
-        (f"{found.are} after turn {found.turn}", control),
-    ):
-        ends = one.interval or {}
-        table.add_row(name, *(_with_ends(getattr(one, what), ends[what]) for what in ends))
-    table.add_row("difference", *map(estimated, found.difference.values()))
-    table.show_lines = True
-    out.print(table)
-
-
-def _with_ends(value: float | None, ends: Sequence[float] | None) -> str:
-    return figure(value) if ends is None else f"{figure(value)}\n{span(*ends)}"
 
 
 def print_influence(found: "Influence") -> None:

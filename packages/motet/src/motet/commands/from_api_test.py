@@ -15,7 +15,7 @@ from motet.errors import ConfigError
 FUNCTIONS = [
     "motet.api.training:train", "motet.api.training:warmup", "motet.api.evaluation:evaluate",
     "motet.api.evaluation:play", "motet.api.recorded:episodes",
-    "motet.api.planning:plan", "motet.api.replaying:replay", "motet.api.exporting:export",
+    "motet.api.planning:plan", "motet.api.exporting:export",
     "motet.api.dry_runs:check",
     "motet_verifier.api_answers:sample_answers", "motet_verifier.api_answers:balance_answers",
     "motet_verifier.api:train_verifier", "motet_verifier.api:serve_verifier",

@@ -18,7 +18,7 @@ import typer
 from motet import __version__
 from motet.commands.console import out, print_cost, print_finished, print_json, print_warnings
 from motet.commands.episodes import episodes
-from motet.commands.evaluation import evaluate, play, replay
+from motet.commands.evaluation import evaluate, play
 from motet.commands.exit_codes import (
     ends_with_one_line,
     new_run_hint,
@@ -161,7 +161,7 @@ def warmup(call: ApiCall) -> None:
     )
 
 
-for command in (evaluate, play, episodes, replay, plan, doctor):
+for command in (evaluate, play, episodes, plan, doctor):
     app.command()(command)
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from motet.config.load import make_config
-from motet.config.no_effect import keys_without_effect
 from motet.errors import ConfigError
 from tests.small_runs import run_config
 
@@ -31,17 +30,3 @@ def config(**cluster):
 def test_what_does_not_go_together_is_refused(cluster, message):
     with pytest.raises(ConfigError, match=message):
         config(**cluster)
-
-
-def test_keys_of_vllm_have_no_effect_on_homes_that_sample_themselves():
-    chosen = {"samplers": {"replicas": 2, "memory": 0.5}, "transfer": "files"}
-    beside = keys_without_effect(config(samplers={**BESIDE, "engine": "own"}))
-    assert ("cluster", "samplers", "beside_home") in [key.path for key in beside]
-    found = keys_without_effect(config(**chosen))
-    assert [".".join(map(str, key.path)) for key in found] == [
-        "cluster.samplers.replicas",
-        "cluster.samplers.memory",
-        "cluster.transfer",
-    ]
-    chosen["samplers"]["engine"] = "vllm"
-    assert keys_without_effect(config(**chosen)) == []

@@ -7,7 +7,8 @@ options that another choice turns off.
 
 Some keys change nothing in a small run, but are not refused, because a larger run of the same
 config needs them: the clip range with one update per step, and `repeat_last_reward` and `group_by`
-with one turn.
+with one turn. Nor are keys that change nothing beside a rare choice, such as bounds of alarms that
+are all null.
 """
 
 import json
@@ -18,11 +19,10 @@ from typing import Any, TypeAlias
 from motet.algorithms import compares_samples, resolve
 from motet.batch.objectives import importance_mode
 from motet.config.schema import RunConfig
-from motet.config.sections import VLLM_KEYS
 from motet.config.yaml import KeyPath, dotted, place_of
 from motet.credit.baselines import BASELINES
 from motet.errors import ConfigError
-from motet.settings import Optimizer, Settings
+from motet.settings import Settings
 
 # -------------------------------------------------------------------------------------------- rules
 
@@ -99,14 +99,9 @@ def keys_without_effect(config: RunConfig) -> list[KeyWithoutEffect]:
         *_of_credit(config),
         *_of_kl(config),
         *_of_importance_sampling(config),
-        *_of_turn_weights(config),
-        *_of_incentives(config),
         *_of_plan(config),
         *_of_decode(config),
         *_of_optimizers(config),
-        *_of_schedule(config),
-        *_of_bounds(config),
-        *_of_cluster(config),
     ]
 
 
@@ -218,38 +213,6 @@ def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     )
 
 
-def _of_turn_weights(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    weights, turns = config.algorithm.turn_weights, len(config.rollout.samples)
-    if weights != resolve(config.algorithm.name, {}).turn_weights:
-        for turn, weight in list(enumerate(weights))[turns:]:
-            yield KeyWithoutEffect(
-                ("algorithm", "turn_weights", turn),
-                weight,
-                f"rollout.samples {list(config.rollout.samples)} plays {turns} turn(s)",
-                "drop it, or play more turns",
-            )
-
-
-def _of_incentives(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    incentives, alone = config.algorithm.incentives, len(config.team) == 1
-    with_others = "alpha1" if incentives.alphas == "paper" else "alpha0"
-    why, instead = "the team has one agent, so there are no others", "add agents"
-    yield from keys_by_rules(
-        (
-            (
-                "alphas",
-                incentives.alpha0 == incentives.alpha1,
-                "alpha0 and alpha1 are equal",
-                "set one of them",
-            ),
-            *((key, alone, why, instead) for key in (with_others, "beta0", "beta1")),
-        ),
-        ("algorithm", "incentives"),
-        incentives,
-        resolve(config.algorithm.name, {}).incentives,
-    )
-
-
 def _of_plan(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     plan, alone = config.rollout, len(config.team) == 1
     samples, group = list(plan.samples), config.algorithm.group
@@ -292,103 +255,11 @@ def _of_decode(config: RunConfig) -> Iterator[KeyWithoutEffect]:
 
 
 def _of_optimizers(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    common = config.optimizer
-    own: dict[KeyPath, Optimizer | None] = {
-        ("policies", name, "optimizer"): policy.optimizer
+    own = {
+        f"policies.{name}.optimizer": policy.optimizer
         for name, policy in config.policies.items()
         if policy.train != "frozen"
     }
-    merged = [config.optimizer_of(name) for name in config.policies if name not in config.frozen]
     if config.critic_of:
-        own["critic", "optimizer"] = config.critic.optimizer if config.critic is not None else None
-        merged.append(config.critic_optimizer)
-    replaced = list(
-        replaced_keys(("optimizer",), common, {dotted(path): one for path, one in own.items()})
-    )
-    yield from replaced
-    if "final_fraction" not in {key.path[-1] for key in replaced}:
-        rules = _without_decay(all(one.schedule == "constant" for one in merged))
-        yield from keys_by_rules(rules, ("optimizer",), common, Optimizer())
-    for (path, one), whole in zip(own.items(), merged, strict=True):
-        if one is not None and "final_fraction" in one.model_fields_set:
-            yield from keys_by_rules(
-                _without_decay(whole.schedule == "constant"), path, whole, common
-            )
-    if config.warmup is not None:
-        rules = _without_decay(config.warmup.schedule == "constant")
-        yield from keys_by_rules(rules, ("warmup",), config.warmup, type(config.warmup)())
-
-
-def _without_decay(constant: bool) -> KeyRules:
-    why = "schedule: constant never lowers the rate"
-    return (("final_fraction", constant, why, "set schedule: linear"),)
-
-
-def _of_schedule(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    schedule, turns = config.schedule, len(config.rollout.samples)
-    trained = {
-        (name, turn)
-        for player in config.team.values()
-        for turn, name in enumerate((*player.policy, *player.policy[-1:] * turns)[:turns])
-        if name not in config.frozen
-    }
-    policies, later = {name for name, _ in trained}, {turn for _, turn in trained}
-    yield from keys_by_rules(
-        (
-            (
-                "kind",
-                schedule.kind == "round_robin" and len(policies) == 1,
-                "one policy is trained",
-                "train more policies",
-            ),
-            (
-                "kind",
-                schedule.kind == "turns" and len(later) == 1,
-                "one turn is trained",
-                "train more turns",
-            ),
-        ),
-        ("schedule",),
-        schedule,
-        type(schedule)(),
-    )
-
-
-def _of_bounds(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    alarms = config.alarms
-    bounds = [
-        alarms.min_entropy,
-        alarms.max_kl,
-        alarms.max_truncated,
-        alarms.max_duplicates,
-        alarms.max_frac_return_zero_std,
-    ]
-    unbounded = bounds == [None] * len(bounds)
-    yield from keys_by_rules(
-        (
-            (
-                "max_kl",
-                alarms.max_kl is not None and not config.algorithm.needs_reference,
-                "without algorithm.kl there is no reference",
-                "set algorithm.kl",
-            ),
-            *(
-                (key, unbounded, "every bound is null", "set a bound")
-                for key in ("patience", "unless_success", "stop")
-            ),
-        ),
-        ("alarms",),
-        alarms,
-        type(alarms)(),
-    )
-
-
-def _of_cluster(config: RunConfig) -> Iterator[KeyWithoutEffect]:
-    if config.cluster is None:
-        return
-    samplers, own = config.cluster.samplers, config.cluster.samplers.engine == "own"
-    why, instead = "engine: own has no engines", "set samplers.engine: vllm"
-    rules = [(key, own, why, instead) for key in VLLM_KEYS]
-    yield from keys_by_rules(rules, ("cluster", "samplers"), samplers, type(samplers)())
-    rules = [("transfer", own, "engine: own transfers no weights", instead)]
-    yield from keys_by_rules(rules, ("cluster",), config.cluster, type(config.cluster)())
+        own["critic.optimizer"] = config.critic.optimizer if config.critic is not None else None
+    yield from replaced_keys(("optimizer",), config.optimizer, own)

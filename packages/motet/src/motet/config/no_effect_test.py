@@ -370,25 +370,6 @@ def test_an_option_is_refused_exactly_where_it_changes_nothing(
     assert str(key).endswith(f"which has no effect, because {message}")
 
 
-@pytest.mark.parametrize(
-    ("incentives", "sections", "option"),
-    [
-        ({"alphas": "code", "alpha0": 1.0, "alpha1": 1.0}, {}, "alphas"),
-        ({"alpha1": 1.0}, ALONE, "alpha1"),
-        ({"alphas": "code", "alpha0": 1.0}, ALONE, "alpha0"),
-        ({"beta0": 1.0}, ALONE, "beta0"),
-        ({"beta1": 1.0}, ALONE, "beta1"),
-    ],
-)
-def test_an_incentive_is_refused_exactly_where_it_changes_nothing(incentives, sections, option):
-    rest = {key: value for key, value in incentives.items() if key != option}
-    with_it, without = (config({"incentives": chosen}, **sections) for chosen in (incentives, rest))
-    assert learned(with_it) == learned(without)
-    assert [key.path for key in keys_without_effect(with_it)] == [
-        ("algorithm", "incentives", option)
-    ]
-
-
 @pytest.mark.parametrize("mode", ["truncate", "mask"])
 def test_importance_weights_of_the_weights_that_played_are_refused(mode):
     (key,) = keys_without_effect(config({"importance_sampling": mode}))
@@ -397,14 +378,6 @@ def test_importance_weights_of_the_weights_that_played_are_refused(mode):
     assert keys_without_effect(config({"importance_sampling": mode}, **LAGGED)) == []
     engines = {"cluster": {"samplers": {"engine": "vllm"}}}
     assert keys_without_effect(config({"importance_sampling": mode}, **engines)) == []
-
-
-def test_the_weight_of_a_turn_that_is_not_played_is_refused():
-    (key,) = keys_without_effect(config({"turn_weights": (1.0, 0.5, 2.0)}))
-    assert str(key) == (
-        "algorithm.turn_weights[2]: got 2.0, which has no effect, because rollout.samples [3, 2] "
-        "plays 2 turn(s): drop it, or play more turns"
-    )
 
 
 @pytest.mark.parametrize(
@@ -428,7 +401,7 @@ def test_what_is_only_inactive_is_not_refused(algorithm, sections):
 
 # ------------------------------------------------------------------------- other sections
 
-FAST, LINEAR = {"learning_rate": 1e-3}, {"schedule": "linear"}
+FAST = {"learning_rate": 1e-3}
 
 
 def policies(p: dict[str, Any] | None = None, q: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -479,46 +452,6 @@ def policies(p: dict[str, Any] | None = None, q: dict[str, Any] | None = None) -
             "optimizer.learning_rate: got 0.001, which has no effect, because it is replaced in "
             "policies.p.optimizer: leave it at 5e-06, or drop one of those",
         ),
-        (
-            {"optimizer": {"final_fraction": 0.5}},
-            "optimizer.final_fraction: got 0.5, which has no effect, because schedule: constant "
-            "never lowers the rate: leave it at 0.1, or set schedule: linear",
-        ),
-        (
-            {"policies": policies({"optimizer": {"final_fraction": 0.5}})},
-            "policies.p.optimizer.final_fraction: got 0.5, which has no effect, because schedule: "
-            "constant never lowers the rate: leave it at 0.1, or set schedule: linear",
-        ),
-        (
-            {"warmup": {"schedule": "constant", "final_fraction": 0.5}},
-            "warmup.final_fraction: got 0.5, which has no effect, because schedule: constant "
-            "never lowers the rate: leave it at 0.05, or set schedule: linear",
-        ),
-        (
-            {"schedule": {"kind": "round_robin"}, "policies": policies({"train": "frozen"})},
-            "schedule.kind: got round_robin, which has no effect, because one policy is trained: "
-            "leave it at simultaneous, or train more policies",
-        ),
-        (
-            {"schedule": {"kind": "turns"}, **ONE_TURN},
-            "schedule.kind: got turns, which has no effect, because one turn is trained: leave it "
-            "at simultaneous, or train more turns",
-        ),
-        (
-            {"alarms": {"max_kl": 2.0}},
-            "alarms.max_kl: got 2.0, which has no effect, because without algorithm.kl there is "
-            "no reference: leave it at 10.0, or set algorithm.kl",
-        ),
-        (
-            {
-                "alarms": {
-                    "stop": True, "min_entropy": None, "max_kl": None, "max_truncated": None,
-                    "max_duplicates": None, "max_frac_return_zero_std": None,
-                }
-            },
-            "alarms.stop: got true, which has no effect, because every bound is null: leave it at "
-            "false, or set a bound",
-        ),
     ],
 )  # fmt: skip
 def test_a_key_of_another_section_is_refused(sections, message):
@@ -530,8 +463,6 @@ def test_a_key_of_another_section_is_refused(sections, message):
 @pytest.mark.parametrize(
     "sections",
     [
-        {"optimizer": {"final_fraction": 0.5}, "policies": policies({"optimizer": LINEAR})},
-        {"optimizer": LINEAR, "policies": policies({"optimizer": {"final_fraction": 0.5}})},
         {"optimizer": FAST, "policies": policies({"optimizer": {"learning_rate": 1e-4}})},
         # the critics read the common settings
         {
@@ -539,10 +470,6 @@ def test_a_key_of_another_section_is_refused(sections, message):
             "policies": policies({"optimizer": FAST}, {"optimizer": FAST}),
             "algorithm": {"name": "iac"},
         },
-        {"alarms": {"max_kl": 2.0}, "algorithm": DIVERGENCE},
-        {"alarms": {"max_kl": None}},
-        {"schedule": {"kind": "round_robin", "block": 2}},
-        {"schedule": {"kind": "turns", "block": 2, "first_turn_steps": 1}},
     ],
 )
 def test_a_key_that_someone_reads_is_accepted(sections):

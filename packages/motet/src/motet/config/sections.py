@@ -732,4 +732,3 @@ class ClusterConfig(Settings):
 
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM takes as its largest LoRA rank (`vllm.config.lora.MaxLoRARanks`)."""
-VLLM_KEYS = ("replicas", "gpus", "memory", "beside_home")

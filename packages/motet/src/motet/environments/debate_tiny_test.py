@@ -9,7 +9,6 @@ from motet.environments.check import check_environment
 from motet.environments.debate_tiny import DebateProblem, TinyDebate, TinyDebateState
 from motet.environments.registry import resolve
 from motet.errors import ConfigError
-from motet.evaluation.message_shuffle import MessageShuffle
 
 SUM = DebateProblem("12", "+", "39")
 TASK = Task("12+39", {"left": "12", "operation": "+", "right": "39"})
@@ -219,19 +218,6 @@ def test_strangers_are_right_where_they_are_skilled(monkeypatch):
     assert all(skilled)
     assert sum(unskilled) < 0.05 * len(unskilled)
     assert 0.4 < len(skilled) / 600 < 0.6
-
-
-def test_messages_of_another_problem_can_be_shuffled():
-    debate = made()
-    donors = {"12+39": {"a": Reply("55"), "b": Reply("66")}}
-    wrapped = MessageShuffle(debate, 0, donors)
-
-    async def second_prompts():
-        state = await wrapped.start(TASK, 0)
-        moved = await wrapped.step(state, {"a": Reply("41"), "b": Reply("07")}, 0)
-        return wrapped.observe(moved.state)
-
-    assert asyncio.run(second_prompts()) == {"a": "12+39;41/66=", "b": "12+39;07/55="}
 
 
 def test_the_reference_team_is_right_at_every_turn():

@@ -4,6 +4,5 @@ evaluate            plays held-out tasks and computes the figures of a team
 playthrough         the single games of an episode, and their means
 pass_at_k           the probability that one of k games succeeds
 influence           who is right at each turn of a debate, and who persuades whom
-message_shuffle     wraps an environment: messages of another task, or empty ones
 intervals           confidence intervals of rates, and of other means
 """

@@ -5,19 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from time import monotonic
-from typing import Any, Literal
+from typing import Any
 
 from motet.core import Environment, Episode, NamesConventions, Sampler, Task, Team
 from motet.errors import MotetError
 from motet.evaluation.influence import Influence, influence
-from motet.evaluation.intervals import (
-    Estimate,
-    estimate,
-    game_count,
-    paired_difference,
-    rate_difference,
-    success_of,
-)
+from motet.evaluation.intervals import estimate, success_of
 from motet.evaluation.pass_at_k import mean_pass_at_k, powers_of_two
 from motet.evaluation.playthrough import (
     Playthrough,
@@ -25,7 +18,6 @@ from motet.evaluation.playthrough import (
     by_turn,
     playthroughs,
     rewards,
-    successes,
 )
 from motet.rollout.collect import collect
 from motet.rollout.reference import play_reference
@@ -118,28 +110,6 @@ async def evaluate_reference(
 
 
 @dataclass(frozen=True)
-class RealMessages:
-    """The games of a control with the messages as they are."""
-
-    success: float | None
-    reward: float | None
-    interval: Mapping[str, Sequence[float] | None]
-
-
-@dataclass(frozen=True)
-class MessageControl:
-    """What a control, in which agents read other messages, is compared with."""
-
-    are: Literal["shuffled", "blank"]
-    turn: int
-    """The turn after which messages are replaced, from 1."""
-    real: RealMessages
-    difference: Mapping[str, Estimate | None]
-    """For `success` and `reward`: by how much they are above those of the control, compared task by
-    task."""
-
-
-@dataclass(frozen=True)
 class EvaluationResult(Summary):
     """What an evaluation found: the figures of its episodes and more.
 
@@ -161,7 +131,6 @@ class EvaluationResult(Summary):
     """The user's files that are other than when the run loaded them."""
     rows_passed_over: int | None = None
     """The number of held-out rows that gave no task."""
-    messages: MessageControl | None = None
     interval: Mapping[str, Sequence[float] | None] | None = None
     """The ends of the 95 % intervals of `success` and `reward`."""
     time: Mapping[str, float] | None = None
@@ -222,23 +191,6 @@ def intervals(evaluation: Evaluation, seed: int) -> dict[str, list[float] | None
         "success": None if success is None else [success.low, success.high],
         "reward": None if reward is None or reward.certain else [reward.low, reward.high],
     }
-
-
-def beside_control(
-    are: Literal["shuffled", "blank"], turn: int, real: Evaluation, control: Evaluation, seed: int
-) -> MessageControl:
-    """Compare a control with the same games with `real` messages."""
-    games, others = real.games, control.games
-    count = min(game_count(games), game_count(others))
-    return MessageControl(
-        are,
-        turn,
-        RealMessages(real.summary.success, real.summary.reward, intervals(real, seed)),
-        {
-            "success": rate_difference(successes(games), successes(others), count, seed),
-            "reward": paired_difference(rewards(games), rewards(others), seed),
-        },
-    )
 
 
 def times(evaluation: Evaluation) -> dict[str, float]:

@@ -6,7 +6,7 @@ printed.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 from time import monotonic
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from motet.core import Episode
 from motet.safety.visible import Console, on_one_line
 
 SILENCE_SECONDS = 60.0
@@ -175,6 +176,18 @@ class Progress:
         """Print a line, above the bar if there is one."""
         if not self._silent:
             self._print(text, self._clock())
+
+
+def last_completions(episodes: Sequence[Episode]) -> dict[str, str]:
+    """Return agent -> its last completion on the first path of the last episode that was played."""
+    texts: dict[str, str] = {}
+    played = [episode.root for episode in episodes if episode.root is not None]
+    round_ = played[-1] if played else None
+    while round_ is not None:
+        first = round_.outcomes[0]
+        texts |= {agent: round_.samples[agent][pick].text for agent, pick in first.picks.items()}
+        round_ = first.next
+    return texts
 
 
 def _clock_face(seconds: float) -> str:

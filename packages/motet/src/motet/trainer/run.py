@@ -23,7 +23,6 @@ from motet.trainer.ahead import next_games, played_ahead
 from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.components import TrainComponents
-from motet.trainer.highlights import last_completions
 from motet.trainer.loop import (
     Played,
     TrainStep,
@@ -36,7 +35,7 @@ from motet.trainer.loop import (
 from motet.trainer.metrics import MetricsWriter
 from motet.trainer.notices import Notices
 from motet.trainer.plot import drawn_grids
-from motet.trainer.progress import Progress
+from motet.trainer.progress import Progress, last_completions
 from motet.trainer.reward_model import Fitted, first_steps
 from motet.trainer.run_folder import RunFolder, writing
 from motet.trainer.run_state import Clock, RunState

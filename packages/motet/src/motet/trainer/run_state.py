@@ -15,7 +15,6 @@ from motet.core import Task
 from motet.core.row_values import identity
 from motet.settings import AlarmBounds
 from motet.trainer.alarms import Alarm, Watch
-from motet.trainer.highlights import Highlights
 from motet.trainer.loop import TrainStep
 from motet.trainer.timing import Profile
 
@@ -56,7 +55,7 @@ def fingerprint(tasks: Sequence[Task]) -> str:
 
 
 class RunState:
-    """Counts, times and highlights of a run. A resumed run continues them."""
+    """Counts and times of a run. A resumed run continues them."""
 
     def __init__(
         self, bounds: AlarmBounds, clock: Clock, state: Mapping[str, Any] | None = None
@@ -68,7 +67,6 @@ class RunState:
         self.best: float | None = saved.get("best")
         """The highest rank so far."""
         self.profile = Profile(**saved.get("profile", {}))
-        self._highlights = Highlights(saved.get("notable"))
         self._watch = Watch(bounds, saved.get("watch"))
         self._alarms: list[dict[str, Any]] = list(saved.get("alarms", []))
         self._tokens, self._step_seconds = saved.get("tokens", 0), saved.get("step_seconds", 0.0)
@@ -80,7 +78,6 @@ class RunState:
         self._tokens += step.summary.tokens
         self._step_seconds += step.took
         self.profile.step(step.seconds)
-        self._highlights.see(step.number, step.episodes)
 
     def watch(self, step: int, measured: Mapping[str, float]) -> tuple[list[Alarm], int]:
         """Return the alarms that begin at this step, and the number of active alarms."""
@@ -94,7 +91,6 @@ class RunState:
             "heldout": self.heldout,
             "best": self.best,
             "profile": self.profile.state(),
-            "notable": self._highlights.state(),
             "watch": self._watch.state(),
             "alarms": self._alarms,
             "tokens": self._tokens,
@@ -112,7 +108,6 @@ class RunState:
             "profile": self.profile.means(),
             **self._spent(),
             "alarms": self._alarms,
-            "highlights": self._highlights.state(),
             "machine": machine(),
         }
 

@@ -196,10 +196,6 @@ class _Profile(_Part):
     seconds: dict[str, float] = {}
 
 
-class _Highlight(_Part):
-    rank: float
-
-
 class _Weights(_Part):
     versions: dict[str, int]
     optimizers: dict[str, dict[str, Any]]
@@ -228,7 +224,6 @@ class _State(_Part):
     heldout: dict[str, _Figures] = {}
     best: float | None = None
     profile: _Profile = _Profile()
-    notable: dict[str, _Highlight] | None = None
     watch: dict[str, int] | None = None
     alarms: list[dict[str, Any]] = []
     tokens: NonNegativeInt = 0

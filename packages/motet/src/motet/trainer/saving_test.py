@@ -21,7 +21,6 @@ STATE: dict[str, Any] = {
     "heldout": {"before": FIGURES},
     "best": None,
     "profile": {"steps": 2, "seconds": {"play": 0.5}},
-    "notable": {"best": {"rank": 1.0, "step": 2}},
     "watch": {"min_entropy": 0},
     "alarms": [],
     "tokens": 48,
@@ -33,6 +32,7 @@ PATH = Path("runs/x/checkpoints/step-000002/state.json")
 def test_the_state_of_a_run_and_that_of_an_older_version_are_accepted() -> None:
     check_state(STATE, PATH)
     check_state({key: STATE[key] for key in list(STATE)[:8]}, PATH)
+    check_state({**STATE, "notable": {"best": {"rank": 1.0, "step": 2}}}, PATH)
 
 
 @pytest.mark.parametrize("value", ["text", ["a"], {"a": {"b": []}}, float("inf")], ids=repr)

@@ -36,7 +36,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "view": {"commands": ("view",)},
-    "compare": {"commands": ("baselines", "compare", "crossplay")},
+    "compare": {"commands": ("baselines", "compare", "crossplay", "messages", "replay")},
     "serve": {"commands": ("chat", "serve")},
     "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
     "cluster": {"clusters": ("cluster",)},

@@ -111,7 +111,7 @@
   }
 
   function worthReading(names, all) {
-    const titles = { best: "Best game", worst: "Worst game", most_divergent: "Most different rewards" };
+    const titles = { best: "Best game", worst: "Worst game" };
     const rows = names.flatMap((name, at) => all[at].highlights.map((one) => h("tr", {},
       h("td", {}, h("a", { href: M.link("game", { run: name, id: one.id }) }, titles[one.title] || one.title)),
       names.length > 1 && h("td", { class: "dim" }, name),

@@ -129,7 +129,7 @@
 
   const CONTROLS = "Do the messages matter? Is it persuasion, or a second guess?";
   const MORE = [
-    [CONTROLS, (run) => `motet evaluate ${run} --shuffle-turn 1\nmotet evaluate ${run} --blank-turn 1`],
+    [CONTROLS, (run) => `motet messages ${run} --shuffle-turn 1\nmotet messages ${run} --blank-turn 1`],
     ["Intervals, and more games", (run) => `motet evaluate ${run} --samples 10`],
     ["Are untrained protocols as good?", (run) => `motet baselines ${run}`],
     ["Does this team play with another?", (run) => `motet crossplay ${run} OTHER`],

@@ -15,8 +15,8 @@ from motet.core import (
     Transition,
 )
 from motet.environments.rewarded import Rewarded
-from motet.evaluation.message_shuffle import MessageShuffle
-from motet.evaluation.protocols import Discussion, Pipeline
+from motet_compare.messages import MessageShuffle
+from motet_compare.protocols import Discussion, Pipeline
 
 TASK = Task("t", {})
 

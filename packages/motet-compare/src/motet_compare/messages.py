@@ -1,4 +1,4 @@
-"""`MessageShuffle`: tests whether messages matter.
+"""Do messages matter? A team plays with its real messages, and with others in their place.
 
 After one turn, each agent reads what the other agents said on a different problem, or empty
 messages. If the success rate drops, the team uses its messages. If it does not change, the team
@@ -7,11 +7,14 @@ ignores them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from motet.core import Environment, Episode, Prompt, Reply, Task, Transition
 from motet.environments.wrapper import Wrapper
 from motet.errors import ConfigError, EnvironmentFault
+from motet.evaluation.evaluate import Evaluation, EvaluationResult, intervals
+from motet.evaluation.intervals import Estimate, game_count, paired_difference, rate_difference
+from motet.evaluation.playthrough import rewards, successes
 
 TurnReplies: TypeAlias = Mapping[str, Reply]
 """What each agent said in one turn."""
@@ -156,3 +159,52 @@ def shuffled(
 def blanked(environment: Environment[Any], turn: int) -> MessageShuffle:
     """Return `environment` in which agents read empty replies of `turn` (from 0), but their own."""
     return MessageShuffle(environment, turn, None)
+
+
+# ------------------------------------------------------------------------------------------ results
+
+
+@dataclass(frozen=True)
+class RealMessages:
+    """The games with the messages as they are."""
+
+    success: float | None
+    reward: float | None
+    interval: Mapping[str, Sequence[float] | None]
+
+
+@dataclass(frozen=True)
+class MessageControl:
+    """What the games with other messages are compared with."""
+
+    are: Literal["shuffled", "blank"]
+    turn: int
+    """The turn after which messages are replaced, from 1."""
+    real: RealMessages
+    difference: Mapping[str, Estimate | None]
+    """For `success` and `reward`: by how much they are above those of the control, compared task by
+    task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedMessages(EvaluationResult):
+    """The figures of the games with other messages, and what they are compared with."""
+
+    messages: MessageControl
+
+
+def beside_control(
+    are: Literal["shuffled", "blank"], turn: int, real: Evaluation, control: Evaluation, seed: int
+) -> MessageControl:
+    """Compare a control with the same games with `real` messages."""
+    games, others = real.games, control.games
+    count = min(game_count(games), game_count(others))
+    return MessageControl(
+        are,
+        turn,
+        RealMessages(real.summary.success, real.summary.reward, intervals(real, seed)),
+        {
+            "success": rate_difference(successes(games), successes(others), count, seed),
+            "reward": paired_difference(rewards(games), rewards(others), seed),
+        },
+    )

@@ -4,9 +4,11 @@ import pytest
 
 from motet.core import Environment, Episode, Reply, Task
 from motet.environments.check import check_environment
+from motet.environments.debate_tiny import TinyDebate
+from motet.environments.registry import resolve
 from motet.environments.relay import Relay
 from motet.errors import ConfigError, EnvironmentFault
-from motet.evaluation.message_shuffle import MessageShuffle, blanked, shifted, shuffled
+from motet_compare.messages import MessageShuffle, blanked, shifted, shuffled
 from tests.fixtures.finished_games import BROKEN, outcome, round_
 
 TASK = Task("12-34", {"a": "12", "b": "34"})
@@ -194,3 +196,17 @@ def test_the_donors_are_the_first_games_of_the_episodes_that_were_played():
         ConfigError, match="episode x ended before turn 2, so it has no replies of that turn"
     ):
         shuffled(relay(), episodes, 1)
+
+
+def test_messages_of_another_problem_can_be_shuffled():
+    debate = resolve("debate_tiny")(TinyDebate.Options())
+    task = Task("12+39", {"left": "12", "operation": "+", "right": "39"})
+    donors = {"12+39": {"a": Reply("55"), "b": Reply("66")}}
+    wrapped = MessageShuffle(debate, 0, donors)
+
+    async def second_prompts():
+        state = await wrapped.start(task, 0)
+        moved = await wrapped.step(state, {"a": Reply("41"), "b": Reply("07")}, 0)
+        return wrapped.observe(moved.state)
+
+    assert asyncio.run(second_prompts()) == {"a": "12+39;41/66=", "b": "12+39;07/55="}

@@ -1,7 +1,7 @@
 """What each agent wrote last."""
 
 from motet.core import Completion, Episode, Fault, Outcome, Round, Task
-from motet.trainer.highlights import last_completions
+from motet.trainer.progress import last_completions
 
 TASK = Task("t", {})
 

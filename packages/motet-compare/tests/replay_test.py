@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import motet
+import motet_compare
 from tests.small_runs import LORA, contents, episodes, run_config
 
 pytestmark = pytest.mark.filterwarnings(
@@ -52,7 +53,7 @@ def run(once, tmp_path):
 
 
 def replay(run, **chosen):
-    return motet.replay(run, show="silent", **chosen)
+    return motet_compare.replay(run, show="silent", **chosen)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,11 +15,11 @@ from motet.assembly.task_setup import steps_of
 from motet.errors import ConfigError
 from motet.rollout.record import read_episodes
 from motet.trainer.progress import Progress
-from motet.trainer.replay import ReplayResult, last_played
-from motet.trainer.replay import replay as replay_step
 from motet.trainer.run_folder import RunFolder
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
+from motet_compare.replay import ReplayResult, last_played
+from motet_compare.replay import replay as replay_step
 
 _EPISODE = r"(\d{6,}):.+"
 
