@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import motet
+import motet_serve
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("packages", "tests", "examples", "experiments", "benchmarks")
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/README.md")])
@@ -36,6 +39,16 @@ def test_the_files_that_a_page_names_exist(page):
         if re.fullmatch(r"[a-z_/]+\.py", name) and not any(f.endswith(f"/{name}") for f in files)
     ]
     assert missing == [], "nothing of this name exists: did a file move?"
+
+
+def test_the_functions_that_the_python_page_lists_are_where_it_says():
+    page = (ROOT / "docs" / "python.md").read_text()
+    listed = re.search(r"Most commands are also functions: (.*?)\.\s", page, re.DOTALL)
+    names = re.findall(r"`(\w+)`", listed[1])
+    assert len(names) > 5
+    assert [name for name in names if not hasattr(motet, name)] == []
+    others = set(re.findall(r"`motet_serve\.(\w+)`", page))
+    assert others <= set(motet_serve.__all__)
 
 
 def test_the_names_of_code_that_pages_about_the_code_use_exist():
