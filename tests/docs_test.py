@@ -116,13 +116,14 @@ def test_the_page_of_dialogues_shows_the_program_of_the_example():
 
 
 def test_the_methods_of_the_page_about_serving_fit_the_example(tmp_path):
-    methods, client = blocks("python", (ROOT / "docs" / "serving.md").read_text())
+    asks, methods, client = blocks("python", (ROOT / "docs" / "serving.md").read_text())
     (tmp_path / "methods.py").write_text(f"import motet\n{methods}")
     found = runpy.run_path(str(tmp_path / "methods.py"))
     shopping = runpy.run_path(str(ROOT / "examples" / "dialogue.py"))["shopping"]
     task = found["chat_task"](shopping, " 9 ")
     assert task.fields == shopping.tasks("eval")[0].fields
     assert found["chat_answer"](shopping, task, {"caller": "salt", "reader": " 9"}) == "9"
+    compile(asks, "serving.md", "exec")
     compile(client, "serving.md", "exec")
 
 

@@ -131,6 +131,26 @@ def test_questions_can_be_piped_into_chat(config):
     assert talk("--show")[1] == said
 
 
+def test_ask_returns_the_answer_that_chat_prints_first(config):
+    said = []
+    motet_serve.chat(config, lines=["12+39"], seed=3, write=said.append, show="silent")
+    answer = motet_serve.ask(config, "12+39", seed=3, show="silent")
+    assert isinstance(answer, motet_serve.TeamAnswer)
+    assert [answer.text.rstrip()] == said
+    assert [(one.agent, one.turn) for one in answer.messages] == [
+        ("a", 0), ("b", 0), ("a", 1), ("b", 1)
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match="got 'hello'; expected two numbers"):
+        motet_serve.ask(config, "hello", show="silent")
+    with pytest.raises(ConfigError, match="temperature"):
+        motet_serve.ask(config, "12+39", temperature=1e-40)
+
+
+def test_every_public_name_is_found_and_no_other():
+    assert all(hasattr(motet_serve, name) for name in motet_serve.__all__)
+    assert not hasattr(motet_serve, "answer")
+
+
 def test_a_team_that_cannot_be_asked_is_refused_in_one_line(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(CONFIG.replace("debate_tiny", f"{ROOT}/tests/games.py:Coded"))

@@ -1,8 +1,9 @@
-"""chat and serve: ask a trained team."""
+"""ask, chat and serve: ask a trained team."""
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Unpack, get_args
 
@@ -30,7 +31,7 @@ from motet_serve.http.metrics import ServerMetrics
 from motet_serve.http.server import reserve, run_app
 from motet_serve.settings import SampledBy, TeamServerSettings
 from motet_serve.sharing import SharedSampler
-from motet_serve.team import AgentMessage, AnswerSettings, ChatTeam, TeamAnswer, chats_of
+from motet_serve.team import AnswerSettings, ChatTeam, OnMessage, TeamAnswer, chats_of
 from motet_serve.terminal import converse, typed_lines
 
 PROMPT = "you> "
@@ -62,6 +63,67 @@ def _opened(
         sources = run_loop(sources_of(setup, run_of(target), scratch, show))
         with cluster().open_engines(setup, *sources) as sampler:
             yield setup, sampler
+
+
+@contextmanager
+def _asked(
+    target: ConfigLike,
+    overrides: Sequence[str],
+    temperature: float | None,
+    max_tokens: int | None,
+    seed: int | None,
+    engine: SampledBy,
+    show: Show,
+    objects: Objects,
+) -> Iterator[Callable[[str, OnMessage], TeamAnswer]]:
+    """Yield a function that asks the team of `target`: (text, on_message) -> its answer.
+
+    The answer to question number k follows from `seed` and k, from 1.
+    """
+    settings = read_config(target, overrides, **objects)
+    first = secrets.randbits(63) if seed is None else seed
+    AnswerSettings(first, temperature)  # refuses a temperature before any model is loaded
+    with _opened(settings, target, engine, show, temperature, whole=True) as (setup, sampler):
+        team = ChatTeam(setup.environment, setup.team, setup.config.rollout, sampler)
+        numbers = count(1)
+
+        def answer(text: str, told: OnMessage) -> TeamAnswer:
+            chosen = AnswerSettings(derive(first, next(numbers)), temperature, None, max_tokens)
+            return run_loop(team.ask(text, chosen, told))
+
+        yield answer
+
+
+@blocking
+def ask(
+    target: ConfigLike,
+    text: str,
+    overrides: Sequence[str] = (),
+    *,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    seed: int | None = None,
+    engine: SampledBy = "own",
+    show: Show = "auto",
+    **objects: Unpack[Objects],
+) -> TeamAnswer:
+    """Ask the whole team one question, and return its answer with the messages that led to it.
+
+    Each call loads the team; `chat` and `serve` load it once for many questions.
+
+    Args:
+        text: the question, as the environment reads it: a line or several.
+        temperature, max_tokens: of each message; those of the training by default. Temperature 0
+            takes the most likely token.
+        seed: the same seed gives the same answer, that of `chat` to its first text. Random by
+            default.
+        engine: own, or vllm, which needs pip install "motet[cluster]".
+
+    Raises: ConfigError, also if the environment cannot be asked or cannot read the text; Unanswered
+    if there was a fault on the way to the answer.
+    """
+    with _asked(target, overrides, temperature, max_tokens, seed, engine, show, objects) as answer:
+        return answer(text, lambda message: None)
 
 
 @blocking
@@ -96,22 +158,10 @@ def chat(
 
     Raises: ConfigError, also if the environment cannot be asked.
     """
-    settings = read_config(target, overrides, **objects)
-    first = secrets.randbits(63) if seed is None else seed
-    AnswerSettings(first, temperature)  # refuses a temperature before any model is loaded
-    with _opened(settings, target, engine, show, temperature, whole=True) as (setup, sampler):
-        team = ChatTeam(setup.environment, setup.team, setup.config.rollout, sampler)
-        asked = 0
-
-        def ask(text: str, told: Callable[[AgentMessage], None]) -> TeamAnswer:
-            nonlocal asked
-            asked += 1
-            chosen = AnswerSettings(derive(first, asked), temperature, None, max_tokens)
-            return run_loop(team.ask(text, chosen, told))
-
+    with _asked(target, overrides, temperature, max_tokens, seed, engine, show, objects) as answer:
         given = iter(lines) if lines is not None else typed_lines(PROMPT)
         try:
-            return converse(ask, write, complain, show=show_messages, lines=given)
+            return converse(answer, write, complain, show=show_messages, lines=given)
         except KeyboardInterrupt:
             return 0
 
