@@ -6,7 +6,7 @@ ARCHITECTURE.md describes the step, and the types that go from one verb to the n
 """
 
 from codejudge import Sandbox
-from motet.algorithms import ALGORITHMS
+from motet.algorithms import ALGORITHMS, resolve
 from motet.batch import pack, policy_objective
 from motet.core import CreditState, Scores, Team
 from motet.credit.assign import assign_credit
@@ -44,6 +44,7 @@ __all__ = [
     "make_tiny",
     "pack",
     "policy_objective",
+    "resolve",
     "score",
     "summarise",
 ]

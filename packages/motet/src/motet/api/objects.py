@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
+from pydantic import ValidationError
 from torch import Tensor
 
-from motet.algorithms import ALGORITHMS
-from motet.config.schema import DEFAULT_ALGORITHM
+from motet.algorithms import ALGORITHMS, resolve
+from motet.config.schema import DEFAULT_ALGORITHM, what_differs
 from motet.config.yaml import KeyPath
 from motet.core import Environment
 from motet.core.row_values import kept
@@ -21,6 +22,7 @@ from motet.environments.registry import check_is_environment
 from motet.environments.reward import RewardLike
 from motet.errors import ConfigError
 from motet.settings import Algorithm
+from motet.settings.flat_keys import laid_on
 from motet.user_code.objects import keep, keep_rows
 from motet.user_code.plugins import nearest, reference_to
 
@@ -36,8 +38,10 @@ class Objects(TypedDict, total=False):
     """An environment, or a class without options, in place of `environment`."""
     reward: RewardLike
     """A function `(task, texts) -> number`, or an object with `score`, in place of `reward`."""
-    algorithm: Algorithm
-    """An algorithm in place of `algorithm`. It is plain values, so the config has all of it."""
+    algorithm: str | Mapping[str, Any] | Algorithm
+    """In place of `algorithm`: a name of `motet.algorithms`, a name with options that differ from
+    it (`{"name": "magrpo", "gamma": 0.9}`), or all options (`motet.Algorithm(...)`). These are
+    plain values, so the config has all of them."""
     credit: Callable[[CreditStep], Tensor]
     """A credit function in place of `credit`."""
     data: RowsLike | Mapping[str, RowsLike]
@@ -132,11 +136,41 @@ def _kept(given: Any) -> str:
 
 
 def _algorithm(given: Any) -> dict[str, Any]:
-    """Return the algorithm as a config writes it: a row of the table, and what differs from it."""
+    """Return the algorithm as a config writes it: a row of the table, and what differs from it.
+
+    What the object does not set, and a run derives, is left out. Raises: ConfigError.
+    """
+    if isinstance(given, str | Mapping):
+        return {"name": given} if isinstance(given, str) else dict(given)
     if not isinstance(given, Algorithm):
-        raise ConfigError(f"algorithm: got {type(given).__name__}, expected a motet.Algorithm")
-    row = given.name if given.name in ALGORITHMS else DEFAULT_ALGORITHM
-    return {**given.model_dump(mode="json"), "name": row}
+        raise ConfigError(
+            f"algorithm: got {type(given).__name__}, expected a name such as 'magrpo', a mapping "
+            "such as {'name': 'magrpo', 'gamma': 0.9}, or a motet.Algorithm"
+        )
+    name = given.name if given.name in ALGORITHMS else DEFAULT_ALGORITHM
+    if given.name in ALGORITHMS:
+        _refuse_another_row(given)
+    said = given.model_dump(mode="json", exclude_unset=True)
+    return {**laid_on(what_differs(given, ALGORITHMS[name]), said), "name": name}
+
+
+def _refuse_another_row(given: Algorithm) -> None:
+    """Raises: ConfigError if the row of this name, with the options that `given` sets, is another
+    algorithm: a record of the run would name an algorithm that was not run."""
+    name = given.name
+    try:
+        named = resolve(name, given.model_dump(exclude_unset=True))
+    except ValidationError:  # the options contradict those of the row
+        named = ALGORITHMS[name]
+    if named == given:
+        return
+    said, wanted = given.model_dump(mode="json"), named.model_dump(mode="json")
+    keys = [key for key in said if said[key] != wanted[key]]
+    raise ConfigError(
+        f"algorithm: got motet.Algorithm(name={name!r}) without the options of {name} ("
+        f"{', '.join(keys)}): only the table of algorithms has them. Pass algorithm={name!r}, or "
+        f"{{'name': {name!r}, ...}} with what differs, or give your Algorithm a name of its own"
+    )
 
 
 def _function(given: Any, where: str) -> Any:
