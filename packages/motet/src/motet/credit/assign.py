@@ -20,6 +20,7 @@ from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.ratios import Ratios, prefix_weights, ratios_of
 from motet.credit.returns import segment_mean, segment_size
 from motet.credit.table import Table
+from motet.errors import ConfigError
 from motet.settings import Algorithm, CriticCredit, GroupCredit, PairCredit
 
 
@@ -56,15 +57,21 @@ def assign_credit(
         turns: the turn limit of the plan, for `repeat_last_reward`.
         own: a checked credit function, whose advantages replace those of the algorithm.
 
-    Raises: ConfigError if incentives are set and an outcome lacks who was right; what `own` raises.
+    Raises: ConfigError if incentives are set and an outcome lacks who was right; if what the
+        algorithm reads is missing: a greedy path, a critic or its values, reference
+        log-probabilities; what `own` raises.
     """
     roots = [(episode.id, episode.root) for episode in episodes if episode.root is not None]
     table = Table.of(roots, list(team.agents), turns)
     samples = table.samples
     if not samples:
         return Credit([], state, {"credit/samples": 0.0})
+    if algorithm.needs_reference:
+        _refuse_missing_reference(samples, scores, team)
     if algorithm.pairs is not None:
         return _preferences(table, scores, algorithm, algorithm.pairs, state, team)
+    if algorithm.critic is not None:
+        critics.refuse_missing_values(table, algorithm.critic, scores, team)
     ratios = ratios_of(table, algorithm, scores.present) if scores.present else None
     k1 = divergences(samples, algorithm, scores, team)
     coefficient_S = coefficients(samples, algorithm, state)
@@ -212,11 +219,18 @@ def _greedy_returns(
     """Return each sample's greedy return, [S], and which samples have none, [S].
 
     The return is 0 if the greedy path ended before the sample's turn.
+
+    Raises: ConfigError if no episode has a greedy path.
     """
     nowhere_S = torch.zeros(len(table.samples), dtype=torch.bool)
     if rule.baseline != "greedy_path":
         return None, nowhere_S
     roots = [(episode.id, episode.greedy) for episode in episodes if episode.greedy is not None]
+    if not roots:
+        raise ConfigError(
+            f"baseline greedy_path needs the greedy path of each task, got {len(episodes)} "
+            "episodes without one: call collect(..., greedy_path=True)"
+        )
     greedy = Table.of(roots, table.agents, turns)
     if not greedy.samples:
         return torch.zeros(len(table.samples), dtype=torch.float64), ~nowhere_S
@@ -370,6 +384,17 @@ def _metrics(
 
 LARGEST_ERROR = 0.2
 """The relative error KL/target − 1 is clipped to ± this value."""
+
+
+def _refuse_missing_reference(samples: Sequence[TrainSample], scores: Scores, team: Team) -> None:
+    for sample in samples:
+        learns = sample.completion.tokens is not None and sample.policy not in team.frozen
+        if learns and sample.id not in scores.reference:
+            raise ConfigError(
+                "the algorithm needs reference log-probabilities, but the scores have none of "
+                f"{sample.id.agent} in episode {sample.id.episode}: pass what score(scorer, "
+                "episodes, algorithm, team) returns for the same episodes, algorithm and team"
+            )
 
 
 def divergences(
