@@ -17,10 +17,12 @@ from motet.config.schema import DEFAULT_ALGORITHM, what_differs
 from motet.config.yaml import KeyPath
 from motet.core import Environment
 from motet.core.row_values import kept
+from motet.credit.baselines import Baseline, Comparison
 from motet.credit.own import CreditStep
 from motet.environments.registry import check_is_environment
 from motet.environments.reward import RewardLike
 from motet.errors import ConfigError
+from motet.losses import LossInputs, PolicyLoss
 from motet.settings import Algorithm
 from motet.settings.flat_keys import laid_on
 from motet.user_code.objects import keep, keep_rows
@@ -44,6 +46,10 @@ class Objects(TypedDict, total=False):
     plain values, so the config has all of them."""
     credit: Callable[[CreditStep], Tensor]
     """A credit function in place of `credit`."""
+    loss: Callable[[LossInputs], Tensor] | PolicyLoss
+    """A policy loss in place of `algorithm.loss.kind`. A clip range of the config stays."""
+    baseline: Callable[[Comparison], Tensor] | Baseline
+    """A baseline in place of `algorithm.credit.baseline`."""
     data: RowsLike | Mapping[str, RowsLike]
     """Rows in place of `data`: {"train": rows, "eval": rows}, or only the rows to train on."""
 
@@ -70,6 +76,10 @@ def sections_of(objects: Mapping[str, Any]) -> dict[KeyPath, Any]:
         found["algorithm",] = _algorithm(given["algorithm"])
     if "credit" in given:
         found["credit",] = _kept(_function(given["credit"], "credit"))
+    if "loss" in given:
+        found["algorithm", "loss", "kind"] = _of(given["loss"], "loss", PolicyLoss)
+    if "baseline" in given:
+        found["algorithm", "credit", "baseline"] = _of(given["baseline"], "baseline", Baseline)
     if "data" in given:
         data = given["data"]
         splits = data if isinstance(data, Mapping) else {"train": data}
@@ -171,6 +181,17 @@ def _refuse_another_row(given: Algorithm) -> None:
         f"{', '.join(keys)}): only the table of algorithms has them. Pass algorithm={name!r}, or "
         f"{{'name': {name!r}, ...}} with what differs, or give your Algorithm a name of its own"
     )
+
+
+def _of(given: Any, where: str, kind: type[PolicyLoss] | type[Baseline]) -> str:
+    """Return a reference to a function, or to an entry of a table, which its function names."""
+    if isinstance(given, kind):
+        return keep(given, _function(given.of, f"{where}.of"))
+    if isinstance(given, type) or not callable(given):
+        raise ConfigError(
+            f"{where}: got {type(given).__name__}, expected a function or a {kind.__name__}"
+        )
+    return _kept(given)
 
 
 def _function(given: Any, where: str) -> Any:

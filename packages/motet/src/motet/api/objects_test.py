@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from motet.algorithms import ALGORITHMS, resolve
 from motet.api.setup import read_config
 from motet.assembly.derived import with_groups
+from motet.assembly.objects import refuse_missing_objects
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
+from motet.credit.baselines import BASELINES, Baseline, Comparison
 from motet.errors import ConfigError
+from motet.losses import POLICY_LOSSES, LossInputs, PolicyLoss, token_ratio
 from motet.settings import Algorithm, ClippedLoss, CriticCredit, GroupCredit, KlInLoss
+from motet.user_code import objects
 
 CONFIG: Mapping[str, Any] = {
     "name": "run",
@@ -102,3 +108,66 @@ def test_what_an_algorithm_does_not_set_is_derived() -> None:
     assert derived.algorithm.group is not None
     assert derived.algorithm.group.group_by == "task"
     assert said
+
+
+def soft(inputs: LossInputs) -> Tensor:
+    return -inputs.advantages_BL * token_ratio(inputs)
+
+
+def half(comparison: Comparison) -> Tensor:
+    return 0.5 * comparison.returns_S
+
+
+def test_a_loss_and_a_baseline_take_the_places_of_those_of_the_config() -> None:
+    config = read(loss=PolicyLoss(soft, token_ratio), baseline=half, algorithm={"epochs": 3})
+    algorithm = config.algorithm
+    assert (algorithm.name, algorithm.epochs) == ("magrpo", 3)
+    assert algorithm.loss.kind.startswith(f"object:{__name__}:soft@")
+    assert POLICY_LOSSES[algorithm.loss.kind].ratio is not None
+    assert algorithm.group is not None
+    assert algorithm.group.baseline.startswith(f"object:{__name__}:half@")
+    comparison = Comparison(torch.tensor([4.0]), torch.tensor([0]))
+    assert BASELINES[algorithm.group.baseline].of(comparison).tolist() == [2.0]
+    assert BASELINES[algorithm.group.baseline].siblings
+    named = read(baseline=Baseline(half, siblings=False)).algorithm
+    assert named.gamma == 0.5, "the rest of the config's algorithm stays"
+    assert named.group is not None
+    assert not BASELINES[named.group.baseline].siblings
+    other = read(loss=PolicyLoss(lambda inputs: soft(inputs))).algorithm
+    assert other.loss != algorithm.loss
+
+
+def test_a_clip_range_of_the_config_stays_with_a_loss_of_ones_own() -> None:
+    found = read_config(CONFIG, ["algorithm.loss.clip_low=0.1"], loss=soft).algorithm.loss
+    assert getattr(found, "clip_low", None) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"loss": 3}, "loss: got int, expected a function or a PolicyLoss"),
+        ({"loss": "./mine.py:soft"}, "loss: got str, expected a function or a PolicyLoss"),
+        ({"loss": PolicyLoss}, "loss: got type, expected a function or a PolicyLoss"),
+        ({"baseline": 3}, "baseline: got int, expected a function or a Baseline"),
+        ({"loss": soft, "algorithm": {"epochs": 2}}, "soft@.* has no ratio, so it allows one grad"),
+        ({"baseline": half, "algorithm": "iac"}, "credit.baseline"),
+    ],
+)
+def test_a_wrong_loss_or_baseline_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(**given)
+
+
+def test_a_run_without_its_loss_and_baseline_is_read_but_not_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = read(loss=lambda inputs: soft(inputs), baseline=lambda comparison: half(comparison))
+    written = config.model_dump(mode="json")
+    monkeypatch.setattr(objects, "_kept", {})
+    again = read_config(written)
+    assert again == config
+    refuse_missing_objects(again, train=False)
+    with pytest.raises(
+        ConfigError, match=r"algorithm.loss.kind is .*RUN, loss=..., baseline=...\)"
+    ):
+        refuse_missing_objects(again, train=True)

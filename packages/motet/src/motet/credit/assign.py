@@ -14,7 +14,7 @@ from torch import Tensor
 
 from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample, ValueSample
 from motet.credit import critics
-from motet.credit.baselines import BASELINES, Comparison, JointActions, divide_by_spread
+from motet.credit.baselines import Comparison, JointActions, baseline_of, divide_by_spread
 from motet.credit.own import CreditFunction, step_of
 from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.ratios import Ratios, prefix_weights, ratios_of
@@ -130,7 +130,7 @@ def _compared_advantages(
 ) -> critics.AdvantageResult:
     """Return the returns minus the baseline, weighted by importance ratios if there are some, and
     scaled if the rule says so."""
-    baseline_S = BASELINES[rule.baseline].of(comparison)
+    baseline_S = baseline_of(rule.baseline).of(comparison)
     if ratios is None:
         advantages_S = comparison.returns_S - baseline_S
     else:
@@ -198,7 +198,7 @@ def _comparison(
     greedy_S, without_greedy_S = _greedy_returns(episodes, table, algorithm, rule, turns)
     comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.samples, state), actions)
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
-    baseline = BASELINES[rule.baseline]
+    baseline = baseline_of(rule.baseline)
     # A group of one has no standard deviation to divide by.
     stays = not baseline.siblings or (baseline.alone and rule.scale == "none")
     return comparison, (torch.zeros_like(alone_S) if stays else alone_S) | without_greedy_S
