@@ -223,14 +223,14 @@ def credit_function(name: str, folder: Path = Path()) -> "CreditFunction":
 
     Raises: ConfigError if there is none.
     """
-    from motet.credit.own import checked
+    from motet.credit.own import CheckedCredit
 
     if not is_reference(name):
         raise ConfigError(
             f"credit is {name!r}; expected a function at package.module:NAME or ./file.py:NAME"
         )
     found = load_function(name, "credit", "a function of a motet.CreditStep", folder)
-    return checked(found, f"credit function {name}", lambda step: len(step.samples))
+    return CheckedCredit(found, f"credit function {name}")
 
 
 def _baseline(group: GroupCredit) -> "Baseline":

@@ -15,7 +15,7 @@ from torch import Tensor
 from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample, ValueSample
 from motet.credit import critics
 from motet.credit.baselines import Comparison, JointActions, baseline_of, divide_by_spread
-from motet.credit.own import CreditFunction, step_of
+from motet.credit.own import CheckedCredit, CreditFunction, step_of
 from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.ratios import Ratios, prefix_weights, ratios_of
 from motet.credit.returns import segment_mean, segment_size
@@ -55,11 +55,13 @@ def assign_credit(
         team: the agents, their critics, and the frozen policies. Frozen policies get no training
             samples and need no reference.
         turns: the turn limit of the plan, for `repeat_last_reward`.
-        own: a checked credit function, whose advantages replace those of the algorithm.
+        own: a credit function, whose advantages replace those of the algorithm. Its result is
+            checked.
 
     Raises: ConfigError if incentives are set and an outcome lacks who was right; if what the
         algorithm reads is missing: a greedy path, a critic or its values, reference
-        log-probabilities; what `own` raises.
+        log-probabilities. MotetError if `own` raises an exception or returns anything but finite
+        advantages.
     """
     roots = [(episode.id, episode.root) for episode in episodes if episode.root is not None]
     table = Table.of(roots, list(team.agents), turns)
@@ -94,7 +96,7 @@ def assign_credit(
             result = _compared_advantages(comparison, rule, group_S, table, ratios)
     if own is not None:
         step = step_of(episodes, table, algorithm, scores, team, group_S, penalty_S, result)
-        given_S = own(step)
+        given_S = CheckedCredit.of(own)(step)
         weighted_S = given_S if ratios is None else given_S * ratios.weight_S.to(given_S)
         result = replace(result, advantages=weighted_S.tolist())
         left_out_S = torch.zeros_like(left_out_S)
