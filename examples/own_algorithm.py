@@ -1,7 +1,9 @@
-"""Your own algorithm: the group's median as baseline, and a clipped policy loss.
+"""Your own algorithm: the group's median as baseline, and a smooth policy loss.
 
 Run: python examples/own_algorithm.py
 """
+
+import torch
 
 import motet
 
@@ -13,19 +15,26 @@ def group_median(comparison):
     """
     baseline_S = comparison.returns_S.clone()
     for group in range(comparison.groups):
-        members = comparison.group_S == group
-        baseline_S[members] = comparison.returns_S[members].median()
+        members_S = comparison.group_S == group
+        # Not median(), which is the lower of the two middle values.
+        baseline_S[members_S] = comparison.returns_S[members_S].quantile(0.5)
     return baseline_S
+
+
+def smooth(inputs):
+    """Return the loss of each token, a smooth surrogate in place of PPO's clip: shape [B, L].
+
+    `inputs` is a `motet.LossInputs`.
+    """
+    return -inputs.advantages_BL * 4.0 * torch.sigmoid(motet.token_ratio(inputs) - 1.0)
 
 
 if __name__ == "__main__":
     summary = motet.train(
         "examples/same_number.yaml",
-        [
-            "name=own_algorithm",
-            "algorithm={name: magrpo, loss: {kind: clipped_surrogate}, epochs: 2}",
-            "algorithm.credit.baseline=examples/own_algorithm.py:group_median",
-        ],
+        ["name=own_algorithm", "algorithm={name: magrpo, epochs: 2}"],
+        loss=motet.PolicyLoss(smooth, motet.token_ratio),
+        baseline=group_median,
         overwrite=True,
     )
     before, after = (summary.heldout[when].success for when in ("before", "after"))

@@ -187,7 +187,9 @@ def test_a_run_resumes_with_another_object_and_says_so(capsys):
     [
         ({"rewards": high}, TypeError, r"argument 'rewards' \(did you mean 'reward'\?\)"),
         ({"environment": object()}, motet.ConfigError, "expected a subclass of motet.Environment"),
-        ({"algorithm": "magrpo"}, motet.ConfigError, "got str, expected a motet.Algorithm"),
+        ({"algorithm": 3}, motet.ConfigError, "got int, expected a name such as 'magrpo'"),
+        ({"algorithm": "magrop"}, motet.ConfigError, r"did you mean 'magrpo'\?"),
+        ({"algorithm": {"gama": 1.0}}, motet.ConfigError, "algorithm.gama: unknown key"),
         ({"credit": 3}, motet.ConfigError, "credit: got int, expected a function"),
         ({"reward": 3}, motet.ConfigError, "not a reward; expected a function"),
         ({"data": {"test": []}}, motet.ConfigError, "data has 'test'; expected train and eval"),

@@ -73,6 +73,9 @@ if TYPE_CHECKING:
     from motet.credit.own import CreditStep as CreditStep
     from motet.environments.check import check_environment as check_environment
     from motet.evaluation.evaluate import EvaluationResult as EvaluationResult
+    from motet.losses import LossInputs as LossInputs
+    from motet.losses import PolicyLoss as PolicyLoss
+    from motet.losses import token_ratio as token_ratio
     from motet.rollout.freeform import FreeForm as FreeForm
     from motet.settings import Algorithm as Algorithm
     from motet.settings import Settings as Settings
@@ -92,6 +95,7 @@ _LATER = {
     "motet.credit.own": "CreditStep",
     "motet.environments.check": "check_environment",
     "motet.evaluation.evaluate": "EvaluationResult",
+    "motet.losses": "LossInputs PolicyLoss token_ratio",
     "motet.rollout.freeform": "FreeForm",
     "motet.settings": "Algorithm Settings",
     "motet.trainer.callbacks": "Callback stop_when",

@@ -24,6 +24,7 @@ from motet.settings import (
     Plan,
 )
 from motet.settings.flat_keys import laid_on, lifted
+from motet.user_code.objects import is_missing
 from motet.user_code.plugins import is_reference, load_function, load_object, nearest
 
 if TYPE_CHECKING:
@@ -152,14 +153,13 @@ def _check_loss(algorithm: Algorithm, folder: Path) -> None:
     if not isinstance(algorithm.loss, OwnLoss):
         _check_importance_sampling(algorithm, name != "policy_gradient")
         return
-    from motet.losses import POLICY_LOSSES, PolicyLoss, checked_loss
+    from motet.losses import POLICY_LOSSES, PolicyLoss, checked_policy_loss
 
+    if is_missing(name):
+        return  # only training needs it, and refuses to begin
     if is_reference(name) or name not in POLICY_LOSSES:  # its file may have been edited
         found = _own("loss.kind", name, POLICY_LOSSES, PolicyLoss, folder)
-        own = found if isinstance(found, PolicyLoss) else PolicyLoss(found)
-        who = f"loss {name}"
-        ratio = own.ratio and checked_loss(own.ratio, f"ratio of {who}", learns=False)
-        POLICY_LOSSES[name] = PolicyLoss(checked_loss(own.of, who), ratio)
+        POLICY_LOSSES[name] = checked_policy_loss(found, f"loss {name}")
     updates = algorithm.epochs * algorithm.minibatches
     several = updates > 1 and algorithm.pairs is None
     if several and POLICY_LOSSES[name].ratio is None:
@@ -190,7 +190,7 @@ def _check_baseline(name: str, folder: Path) -> None:
     from motet.credit.baselines import BASELINES, Baseline
     from motet.credit.own import checked
 
-    if name in BASELINES and not is_reference(name):
+    if is_missing(name) or (name in BASELINES and not is_reference(name)):
         return
     found = _own("credit.baseline", name, BASELINES, Baseline, folder)
     # A function without further facts compares a sample with others of its group.
@@ -223,20 +223,20 @@ def credit_function(name: str, folder: Path = Path()) -> "CreditFunction":
 
     Raises: ConfigError if there is none.
     """
-    from motet.credit.own import checked
+    from motet.credit.own import CheckedCredit
 
     if not is_reference(name):
         raise ConfigError(
             f"credit is {name!r}; expected a function at package.module:NAME or ./file.py:NAME"
         )
     found = load_function(name, "credit", "a function of a motet.CreditStep", folder)
-    return checked(found, f"credit function {name}", lambda step: len(step.samples))
+    return CheckedCredit(found, f"credit function {name}")
 
 
 def _baseline(group: GroupCredit) -> "Baseline":
-    from motet.credit.baselines import BASELINES
+    from motet.credit.baselines import baseline_of
 
-    return BASELINES[group.baseline]
+    return baseline_of(group.baseline)
 
 
 def compares_samples(algorithm: Algorithm) -> bool:

@@ -6,12 +6,13 @@ ARCHITECTURE.md describes the step, and the types that go from one verb to the n
 """
 
 from codejudge import Sandbox
-from motet.algorithms import ALGORITHMS
-from motet.batch import pack, policy_objective
+from motet.algorithms import ALGORITHMS, resolve
+from motet.batch import minibatches, pack, pack_values, policy_objective, value_objective
 from motet.core import CreditState, Scores, Team
 from motet.credit.assign import assign_credit
 from motet.environments.quickstart import Quickstart
 from motet.models.backbone import Backbone, Policy
+from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
 from motet.models.sampler import LocalSampler
 from motet.models.tiny import make_tiny
@@ -25,6 +26,7 @@ __all__ = [
     "ALGORITHMS",
     "Backbone",
     "CreditState",
+    "Critic",
     "Decode",
     "LocalLearner",
     "LocalSampler",
@@ -42,8 +44,12 @@ __all__ = [
     "collect",
     "fine_tune",
     "make_tiny",
+    "minibatches",
     "pack",
+    "pack_values",
     "policy_objective",
+    "resolve",
     "score",
     "summarise",
+    "value_objective",
 ]

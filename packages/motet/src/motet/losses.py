@@ -139,6 +139,27 @@ POLICY_LOSSES: dict[str, PolicyLoss] = {
 """A config may also name your own function or PolicyLoss: `loss: {kind: ./mine.py:NAME}`."""
 
 
+def policy_loss_of(name: str) -> PolicyLoss:
+    """Return the policy loss of this name. Raises: ConfigError if the table has none."""
+    if name not in POLICY_LOSSES:
+        raise ConfigError(
+            f"loss.kind {name} is not in this process's table of losses, which has "
+            f"{', '.join(POLICY_LOSSES)}: make the algorithm with resolve(NAME, {{'loss': "
+            f"{{'kind': {name!r}}}}}), which loads it, or pass policy_objective(..., loss=...)"
+        )
+    return POLICY_LOSSES[name]
+
+
+def checked_policy_loss(given: PolicyLoss | Callable[[LossInputs], Any], who: str) -> PolicyLoss:
+    """Return a user's own loss, or function alone, with the results of its functions checked.
+
+    `who` names it in messages, such as "loss ./mine.py:soft".
+    """
+    own = given if isinstance(given, PolicyLoss) else PolicyLoss(given)
+    ratio = own.ratio and checked_loss(own.ratio, f"ratio of {who}", learns=False)
+    return PolicyLoss(checked_loss(own.of, who), ratio)
+
+
 def checked_loss(
     function: Callable[[LossInputs], Any], who: str, *, learns: bool = True
 ) -> Callable[[LossInputs], Tensor]:

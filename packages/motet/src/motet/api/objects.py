@@ -9,18 +9,22 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
+from pydantic import ValidationError
 from torch import Tensor
 
-from motet.algorithms import ALGORITHMS
-from motet.config.schema import DEFAULT_ALGORITHM
+from motet.algorithms import ALGORITHMS, resolve
+from motet.config.schema import DEFAULT_ALGORITHM, what_differs
 from motet.config.yaml import KeyPath
 from motet.core import Environment
 from motet.core.row_values import kept
+from motet.credit.baselines import Baseline, Comparison
 from motet.credit.own import CreditStep
 from motet.environments.registry import check_is_environment
 from motet.environments.reward import RewardLike
 from motet.errors import ConfigError
+from motet.losses import LossInputs, PolicyLoss
 from motet.settings import Algorithm
+from motet.settings.flat_keys import laid_on
 from motet.user_code.objects import keep, keep_rows
 from motet.user_code.plugins import nearest, reference_to
 
@@ -37,10 +41,16 @@ class Objects(TypedDict, total=False):
     reward: RewardLike
     """A function `(task, texts) -> number` or `(task, texts, transition) -> number`, or an object
     with `score`, in place of `reward`."""
-    algorithm: Algorithm
-    """An algorithm in place of `algorithm`. It is plain values, so the config has all of it."""
+    algorithm: str | Mapping[str, Any] | Algorithm
+    """In place of `algorithm`: a name of `motet.algorithms`, a name with options that differ from
+    it (`{"name": "magrpo", "gamma": 0.9}`), or all options (`motet.Algorithm(...)`). These are
+    plain values, so the config has all of them."""
     credit: Callable[[CreditStep], Tensor]
     """A credit function in place of `credit`."""
+    loss: Callable[[LossInputs], Tensor] | PolicyLoss
+    """A policy loss in place of `algorithm.loss.kind`. A clip range of the config stays."""
+    baseline: Callable[[Comparison], Tensor] | Baseline
+    """A baseline in place of `algorithm.credit.baseline`."""
     data: RowsLike | Mapping[str, RowsLike]
     """Rows in place of `data`: {"train": rows, "eval": rows}, or only the rows to train on."""
 
@@ -67,6 +77,10 @@ def sections_of(objects: Mapping[str, Any]) -> dict[KeyPath, Any]:
         found["algorithm",] = _algorithm(given["algorithm"])
     if "credit" in given:
         found["credit",] = _kept(_function(given["credit"], "credit"))
+    if "loss" in given:
+        found["algorithm", "loss", "kind"] = _of(given["loss"], "loss", PolicyLoss)
+    if "baseline" in given:
+        found["algorithm", "credit", "baseline"] = _of(given["baseline"], "baseline", Baseline)
     if "data" in given:
         data = given["data"]
         splits = data if isinstance(data, Mapping) else {"train": data}
@@ -133,11 +147,52 @@ def _kept(given: Any) -> str:
 
 
 def _algorithm(given: Any) -> dict[str, Any]:
-    """Return the algorithm as a config writes it: a row of the table, and what differs from it."""
+    """Return the algorithm as a config writes it: a row of the table, and what differs from it.
+
+    What the object does not set, and a run derives, is left out. Raises: ConfigError.
+    """
+    if isinstance(given, str | Mapping):
+        return {"name": given} if isinstance(given, str) else dict(given)
     if not isinstance(given, Algorithm):
-        raise ConfigError(f"algorithm: got {type(given).__name__}, expected a motet.Algorithm")
-    row = given.name if given.name in ALGORITHMS else DEFAULT_ALGORITHM
-    return {**given.model_dump(mode="json"), "name": row}
+        raise ConfigError(
+            f"algorithm: got {type(given).__name__}, expected a name such as 'magrpo', a mapping "
+            "such as {'name': 'magrpo', 'gamma': 0.9}, or a motet.Algorithm"
+        )
+    name = given.name if given.name in ALGORITHMS else DEFAULT_ALGORITHM
+    if given.name in ALGORITHMS:
+        _refuse_another_row(given)
+    said = given.model_dump(mode="json", exclude_unset=True)
+    return {**laid_on(what_differs(given, ALGORITHMS[name]), said), "name": name}
+
+
+def _refuse_another_row(given: Algorithm) -> None:
+    """Raises: ConfigError if the row of this name, with the options that `given` sets, is another
+    algorithm: a record of the run would name an algorithm that was not run."""
+    name = given.name
+    try:
+        named = resolve(name, given.model_dump(exclude_unset=True))
+    except ValidationError:  # the options contradict those of the row
+        named = ALGORITHMS[name]
+    if named == given:
+        return
+    said, wanted = given.model_dump(mode="json"), named.model_dump(mode="json")
+    keys = [key for key in said if said[key] != wanted[key]]
+    raise ConfigError(
+        f"algorithm: got motet.Algorithm(name={name!r}) without the options of {name} ("
+        f"{', '.join(keys)}): only the table of algorithms has them. Pass algorithm={name!r}, or "
+        f"{{'name': {name!r}, ...}} with what differs, or give your Algorithm a name of its own"
+    )
+
+
+def _of(given: Any, where: str, kind: type[PolicyLoss] | type[Baseline]) -> str:
+    """Return a reference to a function, or to an entry of a table, which its function names."""
+    if isinstance(given, kind):
+        return keep(given, _function(given.of, f"{where}.of"))
+    if isinstance(given, type) or not callable(given):
+        raise ConfigError(
+            f"{where}: got {type(given).__name__}, expected a function or a {kind.__name__}"
+        )
+    return _kept(given)
 
 
 def _function(given: Any, where: str) -> Any:

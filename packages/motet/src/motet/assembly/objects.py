@@ -32,6 +32,8 @@ _ARGUMENTS = {
     "environment.name": "environment=...",
     "reward.name": "reward=...",
     "credit": "credit=...",
+    "algorithm.loss.kind": "loss=...",
+    "algorithm.credit.baseline": "baseline=...",
     "data.eval.path": "data={'eval': rows}",
     "data.train.path": "data={'train': rows}",
 }
@@ -51,8 +53,11 @@ def references(config: RunConfig, *, train: bool = True) -> list[tuple[str, str]
         ("data.eval.path", data.eval.path if data.eval else None),
     ]
     if train:
+        group = config.algorithm.group
         found += [
             ("credit", config.credit),
+            ("algorithm.loss.kind", config.algorithm.loss.kind),
+            ("algorithm.credit.baseline", group and group.baseline),
             ("data.train.path", data.train.path if data.train else None),
         ]
     return [(key, name) for key, name in found if is_object(name)]

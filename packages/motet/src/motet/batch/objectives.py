@@ -13,17 +13,18 @@ from motet.credit.ratios import bounded
 from motet.errors import ConfigError
 from motet.losses import (
     KL_ESTIMATORS,
-    POLICY_LOSSES,
     Clip,
     LossInputs,
     PolicyLoss,
+    checked_policy_loss,
     entropy_bonus,
     importance_weights,
     kl_k3,
+    policy_loss_of,
     reduce,
     value_error,
 )
-from motet.settings import Algorithm, CispoLoss, ClippedLoss, KlInLoss, OwnLoss
+from motet.settings import Algorithm, CispoLoss, ClippedLoss, KlInLoss, OwnLoss, PolicyGradient
 from motet.settings.losses import LossRule
 
 
@@ -63,45 +64,50 @@ class Objective(Protocol):
     ) -> tuple[Tensor, BatchMetrics]: ...
 
 
-def importance_mode(algorithm: Algorithm, max_lag: int) -> Literal["none", "truncate", "mask"]:
+def importance_mode(
+    algorithm: Algorithm, max_lag: int, loss: PolicyLoss | None = None
+) -> Literal["none", "truncate", "mask"]:
     """Return how samples of an older policy are corrected.
 
     auto: truncate, if the samples may be `max_lag` steps old. Pairs use the present
     log-probabilities and need none. With `importance_ratio: token`, a loss with a ratio to the
-    policy that sampled needs none either.
+    policy that sampled needs none either. `loss` is as in `policy_objective`.
     """
     if algorithm.importance_sampling != "auto":
         return algorithm.importance_sampling
-    counted = algorithm.importance_ratio == "token" and _has_ratio(algorithm)
+    counted = algorithm.importance_ratio == "token" and _has_ratio(algorithm, loss)
     needs = max_lag > 0 and algorithm.pairs is None and not counted
     return "truncate" if needs else "none"
 
 
-def importance_ratio(algorithm: Algorithm, max_lag: int) -> Literal["joint", "sequence", "token"]:
+def importance_ratio(
+    algorithm: Algorithm, max_lag: int, loss: PolicyLoss | None = None
+) -> Literal["joint", "sequence", "token"]:
     """Return whose ratio corrects samples of an older policy.
 
     auto: that of the joint action with `max_lag`, and for a loss that has the ratio of the token.
     """
     if algorithm.importance_ratio != "auto":
         return algorithm.importance_ratio
-    return "joint" if max_lag > 0 or _has_ratio(algorithm) else "token"
+    return "joint" if max_lag > 0 or _has_ratio(algorithm, loss) else "token"
 
 
-def weighs_completions(algorithm: Algorithm, max_lag: int) -> bool:
+def weighs_completions(algorithm: Algorithm, max_lag: int, loss: PolicyLoss | None = None) -> bool:
     """Return whether credit weights completions by importance ratios, for which it needs the
     present log-probabilities."""
-    corrects = importance_mode(algorithm, max_lag) != "none"
-    return corrects and importance_ratio(algorithm, max_lag) != "token"
+    corrects = importance_mode(algorithm, max_lag, loss) != "none"
+    return corrects and importance_ratio(algorithm, max_lag, loss) != "token"
 
 
-def _has_ratio(algorithm: Algorithm) -> bool:
-    return POLICY_LOSSES[algorithm.loss.kind].ratio is not None
+def _has_ratio(algorithm: Algorithm, loss: PolicyLoss | None) -> bool:
+    return (loss or policy_loss_of(algorithm.loss.kind)).ratio is not None
 
 
 def policy_objective(
     algorithm: Algorithm,
     kl_coefficients: Mapping[str, float] | None = None,
     max_lag: int = 0,
+    loss: PolicyLoss | None = None,
 ) -> Objective:
     """Return the objective of a policy: policy loss, KL term if it is in the loss, and entropy
     bonus.
@@ -123,13 +129,17 @@ def policy_objective(
     Args:
         kl_coefficients: policy -> its own coefficient, if coefficients adapt.
         max_lag: steps between the weights that sampled and those that learn.
+        loss: your own loss in place of `algorithm.loss.kind`. It gets the clip range of
+            `algorithm.loss`, and that of the defaults if this has none. Its mistakes are
+            MotetErrors.
 
-    Raises: as `_loss_of`.
+    Raises: ConfigError if the loss has no ratio and the algorithm takes several gradient steps per
+        sample set, or if this process does not have the loss that the algorithm names.
     """
-    policy_loss = _loss_of(algorithm)
-    clip, kl = _clip_of(algorithm.loss), algorithm.kl_in_loss
-    adapted, mode = kl_coefficients or {}, importance_mode(algorithm, max_lag)
-    cap, weighed = algorithm.importance_cap, weighs_completions(algorithm, max_lag)
+    policy_loss = _loss_of(algorithm, loss)
+    clip, kl = _clip_of(algorithm.loss, own=loss is not None), algorithm.kl_in_loss
+    adapted, mode = kl_coefficients or {}, importance_mode(algorithm, max_lag, loss)
+    cap, weighed = algorithm.importance_cap, weighs_completions(algorithm, max_lag, loss)
 
     def objective(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Tensor, BatchMetrics]:
         # Set padding to 0 first: masking only the loss leaves a gradient of 0·inf through exp().
@@ -170,21 +180,24 @@ def policy_objective(
     return objective
 
 
-def _loss_of(algorithm: Algorithm) -> PolicyLoss:
+def _loss_of(algorithm: Algorithm, own: PolicyLoss | None) -> PolicyLoss:
     """Return the policy loss. Raises: ConfigError if it has no ratio and the algorithm takes
     several gradient steps per sample set, unless it learns from pairs."""
-    policy_loss = POLICY_LOSSES[algorithm.loss.kind]
+    name = algorithm.loss.kind if own is None else getattr(own.of, "__name__", "of your own")
+    policy_loss = policy_loss_of(name) if own is None else checked_policy_loss(own, f"loss {name}")
     updates = algorithm.epochs * algorithm.minibatches
     if updates > 1 and policy_loss.ratio is None and algorithm.pairs is None:
         raise ConfigError(
-            f"loss.kind {algorithm.loss.kind} has no ratio, so it allows one optimizer step "
-            f"per sample set; epochs {algorithm.epochs} x minibatches {algorithm.minibatches} = "
-            f"{updates}. Use loss.kind: clipped_surrogate"
+            f"loss {name} has no ratio, so it allows one optimizer step per sample set; epochs "
+            f"{algorithm.epochs} x minibatches {algorithm.minibatches} = {updates}. Use loss.kind: "
+            "clipped_surrogate, or PolicyLoss(of, ratio)"
         )
     return policy_loss
 
 
-def _clip_of(loss: LossRule) -> Clip:
+def _clip_of(loss: LossRule, *, own: bool) -> Clip:
+    if own and isinstance(loss, PolicyGradient):
+        loss = OwnLoss(kind="own")  # the default range
     if isinstance(loss, ClippedLoss | OwnLoss):
         return Clip(loss.clip_low, loss.clip_high, loss.clip_dual)
     return Clip(loss.clip_low, loss.clip_high) if isinstance(loss, CispoLoss) else Clip(0.0, 0.0)

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from motet.batch import (
     Batch,
@@ -17,8 +18,8 @@ from motet.batch import (
     weighs_completions,
 )
 from motet.batch.objectives import importance_mode, importance_ratio
-from motet.errors import ConfigError
-from motet.losses import POLICY_LOSSES, PolicyLoss
+from motet.errors import ConfigError, MotetError
+from motet.losses import POLICY_LOSSES, LossInputs, PolicyLoss, token_ratio
 from motet.settings import Algorithm
 from tests.fixtures.samples import LONGEST, sample, value
 
@@ -178,6 +179,36 @@ def test_a_loss_without_a_ratio_refuses_a_second_step_even_one_of_the_users_own(
     )
     with pytest.raises(ConfigError, match=r"mine has no ratio.*epochs 2 x minibatches 3 = 6"):
         policy_objective(Algorithm(policy_loss="mine", epochs=2, minibatches=3))
+
+
+def test_a_loss_of_ones_own_takes_the_place_of_that_of_the_algorithm() -> None:
+    batch, logp_BL = two_tokens(), torch.full((2, 2), -1.0, requires_grad=True)
+    own = PolicyLoss(POLICY_LOSSES["clipped_surrogate"].of, token_ratio)
+    named = policy_objective(Algorithm(policy_loss="clipped_surrogate", epochs=2))
+    given = policy_objective(Algorithm(), loss=own)
+    zeros_BL = torch.zeros(2, 2)
+    assert named(batch, logp_BL, zeros_BL)[0] == given(batch, logp_BL, zeros_BL)[0]
+    assert named(batch, logp_BL, zeros_BL)[1] == given(batch, logp_BL, zeros_BL)[1]
+    with pytest.raises(ConfigError, match="loss one_each has no ratio"):
+        policy_objective(
+            Algorithm(policy_loss="clipped_surrogate", epochs=2), loss=PolicyLoss(one_each)
+        )
+
+
+def one_each(inputs: LossInputs) -> Tensor:
+    return inputs.logp_BL.sum(1)
+
+
+def test_mistakes_of_a_loss_of_ones_own_are_named() -> None:
+    batch, logp_BL = two_tokens(), torch.full((2, 2), -1.0, requires_grad=True)
+    made = policy_objective(Algorithm(), loss=PolicyLoss(one_each))
+    with pytest.raises(MotetError, match=r"loss one_each returned shape \[2\]"):
+        made(batch, logp_BL, torch.zeros(2, 2))
+
+
+def test_a_loss_that_this_process_has_not_loaded_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"loss.kind ./mine.py:loss is not in this process's"):
+        policy_objective(Algorithm(policy_loss="./mine.py:loss"))
 
 
 def test_kl_in_the_loss_without_a_reference_is_refused() -> None:

@@ -201,6 +201,8 @@ def _checked(
     whole = _whole(files, overrides)
     for path, value in replaced.items():
         whole = _with(whole, path, value)
+    if replaced:
+        whole = _layer(whole, Path())
     return validate_options(schema, whole.data, whole.places)
 
 

@@ -20,7 +20,7 @@ from motet.algorithms import compares_samples, resolve
 from motet.batch.objectives import importance_mode
 from motet.config.schema import RunConfig
 from motet.config.yaml import KeyPath, dotted, place_of
-from motet.credit.baselines import BASELINES
+from motet.credit.baselines import baseline_of
 from motet.errors import ConfigError
 from motet.settings import Settings
 
@@ -216,7 +216,7 @@ def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
 def _of_plan(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     plan, alone = config.rollout, len(config.team) == 1
     samples, group = list(plan.samples), config.algorithm.group
-    crossed = group is not None and BASELINES[group.baseline].crossed
+    crossed = group is not None and baseline_of(group.baseline).crossed
     yield from keys_by_rules(
         (
             (

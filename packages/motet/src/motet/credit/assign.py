@@ -14,12 +14,13 @@ from torch import Tensor
 
 from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample, ValueSample
 from motet.credit import critics
-from motet.credit.baselines import BASELINES, Comparison, JointActions, divide_by_spread
-from motet.credit.own import CreditFunction, step_of
+from motet.credit.baselines import Comparison, JointActions, baseline_of, divide_by_spread
+from motet.credit.own import CheckedCredit, CreditFunction, step_of
 from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.ratios import Ratios, prefix_weights, ratios_of
 from motet.credit.returns import segment_mean, segment_size
 from motet.credit.table import Table
+from motet.errors import ConfigError
 from motet.settings import Algorithm, CriticCredit, GroupCredit, PairCredit
 
 
@@ -54,17 +55,25 @@ def assign_credit(
         team: the agents, their critics, and the frozen policies. Frozen policies get no training
             samples and need no reference.
         turns: the turn limit of the plan, for `repeat_last_reward`.
-        own: a checked credit function, whose advantages replace those of the algorithm.
+        own: a credit function, whose advantages replace those of the algorithm. Its result is
+            checked.
 
-    Raises: ConfigError if incentives are set and an outcome lacks who was right; what `own` raises.
+    Raises: ConfigError if incentives are set and an outcome lacks who was right; if what the
+        algorithm reads is missing: a greedy path, a critic or its values, reference
+        log-probabilities. MotetError if `own` raises an exception or returns anything but finite
+        advantages.
     """
     roots = [(episode.id, episode.root) for episode in episodes if episode.root is not None]
     table = Table.of(roots, list(team.agents), turns)
     samples = table.samples
     if not samples:
         return Credit([], state, {"credit/samples": 0.0})
+    if algorithm.needs_reference:
+        _refuse_missing_reference(samples, scores, team)
     if algorithm.pairs is not None:
         return _preferences(table, scores, algorithm, algorithm.pairs, state, team)
+    if algorithm.critic is not None:
+        critics.refuse_missing_values(table, algorithm.critic, scores, team)
     ratios = ratios_of(table, algorithm, scores.present) if scores.present else None
     k1 = divergences(samples, algorithm, scores, team)
     coefficient_S = coefficients(samples, algorithm, state)
@@ -87,7 +96,7 @@ def assign_credit(
             result = _compared_advantages(comparison, rule, group_S, table, ratios)
     if own is not None:
         step = step_of(episodes, table, algorithm, scores, team, group_S, penalty_S, result)
-        given_S = own(step)
+        given_S = CheckedCredit.of(own)(step)
         weighted_S = given_S if ratios is None else given_S * ratios.weight_S.to(given_S)
         result = replace(result, advantages=weighted_S.tolist())
         left_out_S = torch.zeros_like(left_out_S)
@@ -123,7 +132,7 @@ def _compared_advantages(
 ) -> critics.AdvantageResult:
     """Return the returns minus the baseline, weighted by importance ratios if there are some, and
     scaled if the rule says so."""
-    baseline_S = BASELINES[rule.baseline].of(comparison)
+    baseline_S = baseline_of(rule.baseline).of(comparison)
     if ratios is None:
         advantages_S = comparison.returns_S - baseline_S
     else:
@@ -191,7 +200,7 @@ def _comparison(
     greedy_S, without_greedy_S = _greedy_returns(episodes, table, algorithm, rule, turns)
     comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.samples, state), actions)
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
-    baseline = BASELINES[rule.baseline]
+    baseline = baseline_of(rule.baseline)
     # A group of one has no standard deviation to divide by.
     stays = not baseline.siblings or (baseline.alone and rule.scale == "none")
     return comparison, (torch.zeros_like(alone_S) if stays else alone_S) | without_greedy_S
@@ -212,11 +221,18 @@ def _greedy_returns(
     """Return each sample's greedy return, [S], and which samples have none, [S].
 
     The return is 0 if the greedy path ended before the sample's turn.
+
+    Raises: ConfigError if no episode has a greedy path.
     """
     nowhere_S = torch.zeros(len(table.samples), dtype=torch.bool)
     if rule.baseline != "greedy_path":
         return None, nowhere_S
     roots = [(episode.id, episode.greedy) for episode in episodes if episode.greedy is not None]
+    if not roots:
+        raise ConfigError(
+            f"baseline greedy_path needs the greedy path of each task, got {len(episodes)} "
+            "episodes without one: call collect(..., greedy_path=True)"
+        )
     greedy = Table.of(roots, table.agents, turns)
     if not greedy.samples:
         return torch.zeros(len(table.samples), dtype=torch.float64), ~nowhere_S
@@ -370,6 +386,17 @@ def _metrics(
 
 LARGEST_ERROR = 0.2
 """The relative error KL/target − 1 is clipped to ± this value."""
+
+
+def _refuse_missing_reference(samples: Sequence[TrainSample], scores: Scores, team: Team) -> None:
+    for sample in samples:
+        learns = sample.completion.tokens is not None and sample.policy not in team.frozen
+        if learns and sample.id not in scores.reference:
+            raise ConfigError(
+                "the algorithm needs reference log-probabilities, but the scores have none of "
+                f"{sample.id.agent} in episode {sample.id.episode}: pass what score(scorer, "
+                "episodes, algorithm, team) returns for the same episodes, algorithm and team"
+            )
 
 
 def divergences(

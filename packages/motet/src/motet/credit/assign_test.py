@@ -340,6 +340,30 @@ def test_remax_reads_the_greedy_tail_of_the_same_turn():
     assert by_turn == {0: [1 - 5, 7 - 5], 1: [1 - 4, 7 - 4]}
 
 
+def test_a_baseline_that_this_process_has_not_loaded_is_refused():
+    algorithm = Algorithm(credit={"baseline": "./mine.py:median"})
+    with pytest.raises(ConfigError, match=r"credit.baseline ./mine.py:median is not in this proc"):
+        credit([FLAT], algorithm)
+
+
+def test_remax_without_any_greedy_path_is_refused():
+    with pytest.raises(ConfigError, match=r"got 2 episodes without one: .*greedy_path=True"):
+        credit([FLAT, episode(FLAT.root, id="f")], ALGORITHMS["remax"])
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        resolve("magrpo", {"kl": {"kind": "reward", "coefficient": 0.1}}),
+        resolve("magrpo", {"kl": {"kind": "loss", "coefficient": 0.1}}),
+        resolve("madpo", {"credit": {"reference": True}}),
+    ],
+)
+def test_missing_reference_log_probabilities_are_refused(algorithm):
+    with pytest.raises(ConfigError, match="the scores have none of a in episode e: pass what scor"):
+        credit([FLAT], algorithm)
+
+
 def test_remax_leaves_out_a_task_whose_greedy_path_failed():
     result = credit([FLAT, episode(FLAT.root, id="g", greedy=GREEDY.greedy)], ALGORITHMS["remax"])
     assert {sample.id.episode for sample in result.samples} == {"g"}

@@ -164,6 +164,17 @@ BASELINES: dict[str, Baseline] = {
 """A config may also name your own function or Baseline: `credit.baseline: ./mine.py:NAME`."""
 
 
+def baseline_of(name: str) -> Baseline:
+    """Return the baseline of this name. Raises: ConfigError if the table has none."""
+    if name not in BASELINES:
+        raise ConfigError(
+            f"credit.baseline {name} is not in this process's table of baselines, which has "
+            f"{', '.join(BASELINES)}: make the algorithm with resolve(NAME, {{'credit': "
+            f"{{'baseline': {name!r}}}}}), which loads it"
+        )
+    return BASELINES[name]
+
+
 # ------------------------------------------------------------------------------------------ scaling
 
 

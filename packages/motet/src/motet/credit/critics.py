@@ -16,6 +16,7 @@ from motet.credit.baselines import SMALLEST_SPREAD, whiten
 from motet.credit.ratios import Ratios
 from motet.credit.returns import token_advantages, tree_fold
 from motet.credit.table import Table
+from motet.errors import ConfigError
 from motet.settings import Algorithm, CriticCredit
 
 
@@ -34,6 +35,31 @@ def reading_of(id: SampleId, rule: CriticCredit) -> ValueId:
     if rule.scope == "token":
         return ValueId(id.episode, id.path, id.agent, id.index)
     return ValueId(id.episode, id.path, None if rule.view == "joint" else id.agent)
+
+
+def refuse_missing_values(table: Table, rule: CriticCredit, scores: Scores, team: Team) -> None:
+    """Refuse what would train with V = 0.
+
+    Raises: ConfigError if an agent that learns has no critic, or if a value of one that has a
+    critic is missing.
+    """
+    valued = [one for one in table.samples if one.completion.tokens or rule.scope == "turn"]
+    for sample in valued:
+        agent = sample.id.agent
+        learns = sample.completion.tokens is not None and sample.policy not in team.frozen
+        if agent not in team.critics and learns:
+            raise ConfigError(
+                f"credit.kind critic needs the critic of {agent}, got team.critics "
+                f"{dict(team.critics)}: name one for every agent that learns, as in "
+                f"Team(..., critics={{{agent!r}: 'critic'}}), and give it to the sampler and a "
+                "learner"
+            )
+        if agent in team.critics and reading_of(sample.id, rule) not in scores.values:
+            raise ConfigError(
+                f"credit.kind critic needs the value of each observation, but the scores have none "
+                f"of {agent} in episode {sample.id.episode}: pass what score(scorer, episodes, "
+                "algorithm, team) returns for the same episodes, algorithm and team"
+            )
 
 
 def first_values(table: Table, rule: CriticCredit, scores: Scores, team: Team) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.algorithms import resolve
+from motet.algorithms import ALGORITHMS, resolve
 from motet.core import (
     Completion,
     CreditState,
@@ -26,6 +26,7 @@ from motet.core import (
 from motet.core.terms import BONUS, RIGHT
 from motet.credit.assign import Credit, assign_credit
 from motet.credit.critics import explained_variance
+from motet.errors import ConfigError
 from motet.settings import Algorithm
 
 AGENTS = ("a", "b")
@@ -546,3 +547,19 @@ def test_explained_variance_by_hand():
     # No entry for turn two, because all its targets are 0.
     assert explained_variance(result.values) == pytest.approx(expected)
     assert {key: result.metrics[key] for key in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["iac", "maac", "ippo", "maporl"])
+def test_an_agent_that_learns_without_a_critic_is_refused(name):
+    algorithm = ALGORITHMS[name].model_copy(update={"kl": None})
+    episodes, nobody = [path([Turn((1.0, 2.0))])], Team(OWN.agents, decode={})
+    with pytest.raises(ConfigError, match=r"the critic of a, got team.critics {}: name one"):
+        assign_credit(episodes, Scores(), algorithm, CreditState(), nobody, 1)
+
+
+@pytest.mark.parametrize("name", ["iac", "maac", "maporl"])
+def test_missing_values_are_refused(name):
+    algorithm = ALGORITHMS[name].model_copy(update={"kl": None})
+    team = JOINT if name == "maac" else OWN
+    with pytest.raises(ConfigError, match="the scores have none of a in episode e: pass what scor"):
+        assign_credit([path([Turn((1.0, 2.0))])], Scores(), algorithm, CreditState(), team, 1)

@@ -3,7 +3,6 @@
 Without these checks a NaN would reach the loss, and the run would blame the learning rate.
 """
 
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -18,6 +17,7 @@ from motet.credit.critics import AdvantageResult, first_values
 from motet.credit.table import Table
 from motet.errors import MotetError
 from motet.settings import Algorithm
+from motet.user_code.own_code import place_of_error
 
 Given = TypeVar("Given")
 
@@ -86,23 +86,42 @@ def checked(
         size: returns S, from the argument of the function.
 
     The new function raises MotetError, which names `who`, if `function` raises an exception or
-    returns anything else. The result is float64 [S] and has no gradient.
+    returns anything else. Errors of the machine, such as too little memory, pass through. The
+    result is float64 [S] and has no gradient.
     """
 
     @wraps(function)
     def call(given: Given) -> Tensor:
         try:
             result = function(given)
-        except MotetError:
+        except (MotetError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
+            place = place_of_error(error)
             raise MotetError(
-                f"{who} raised {type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+                f"{who} raised {type(error).__name__}: {error}{f' ({place})' if place else ''}"
             ) from error
         return _finite(result, size(given), who)
 
     return call
+
+
+@dataclass(frozen=True)
+class CheckedCredit:
+    """A credit function whose result is checked, as `checked` does. `who` names it in messages."""
+
+    function: CreditFunction
+    who: str
+
+    @classmethod
+    def of(cls, function: CreditFunction) -> "CheckedCredit":
+        """Return the function with checks, named by its own name; one with checks as it is."""
+        if isinstance(function, cls):
+            return function
+        return cls(function, f"credit function {getattr(function, '__qualname__', function)}")
+
+    def __call__(self, step: CreditStep) -> Tensor:
+        return checked(self.function, self.who, lambda step: len(step.samples))(step)
 
 
 def _finite(result: Any, count: int, who: str) -> Tensor:

@@ -22,7 +22,7 @@ from motet.core import (
     ValueId,
 )
 from motet.credit.assign import assign_credit
-from motet.credit.own import checked
+from motet.credit.own import CheckedCredit
 from motet.errors import ConfigError, MotetError
 
 ROOT = Path(__file__).parents[5]
@@ -48,7 +48,7 @@ def crossed(rewards, failed=()):
 def credit(own, rewards=(0.0, 8.0, 2.0, 4.0), name="magrpo", failed=(), scores=None, team=TEAM):
     return assign_credit(
         [crossed(rewards, failed)], scores or Scores(), ALGORITHMS[name], CreditState(), team, 1,
-        None if own is None else checked(own, "credit function own", lambda s: len(s.samples)),
+        own and CheckedCredit(own, "credit function own"),
     )  # fmt: skip
 
 
@@ -139,6 +139,35 @@ def test_an_exception_is_named_with_its_place():
 
     with pytest.raises(MotetError, match=r"credit function own raised AttributeError: .*own_test"):
         credit(own)
+
+
+def test_a_mistake_inside_a_library_is_placed_where_the_function_called_it():
+    def own(step):
+        return torch.stack([step.returns_S, step.returns_S], dim=5).sum(0)  # no such dim
+
+    with pytest.raises(MotetError, match=r"raised IndexError: .*own_test\.py:\d+ in own: return"):
+        credit(own)
+
+
+def test_too_little_memory_is_no_mistake_of_the_function():
+    def own(step):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        credit(own)
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [([1.0] * 4, "returned a list"), (torch.full((4,), math.nan), "returned nan for sample 0")],
+)
+def test_a_plain_function_in_a_loop_by_hand_is_checked_too(returned, said):
+    def mine(step):
+        return returned
+
+    with pytest.raises(MotetError, match=rf"credit function .*mine {said}"):
+        assign_credit([crossed((0.0, 8.0, 2.0, 4.0))], Scores(), ALGORITHMS["magrpo"],
+                      CreditState(), TEAM, 1, mine)  # fmt: skip
 
 
 def test_mistakes_of_an_own_baseline_are_named_too(tmp_path):

@@ -34,6 +34,8 @@ PREFIX = "object:"
 ROWS_FOLDER = "rows"
 """The folder in a run for the rows that a program passed to `train_team`."""
 _kept: dict[str, Any] = {}
+_sources: dict[str, Any] = {}
+"""The function or class that says where each kept object came from, unless it is rows."""
 _recorded: set[str] = set()
 """The rows that the folder of a run gets."""
 _folders: list[Path] = []
@@ -49,7 +51,7 @@ def keep(value: Any, origin: Any = None) -> str:
     source = _origin(value) if origin is None else origin
     name = f"{source.__module__}:{source.__qualname__}"
     reference = f"{PREFIX}{name}@{_digest(source, value)}"
-    _kept[reference] = value
+    _kept[reference], _sources[reference] = value, source
     return reference
 
 
@@ -123,6 +125,11 @@ def is_found(reference: str) -> bool:
     return reference in _kept or _imported(reference) is not None
 
 
+def is_missing(name: str) -> bool:
+    """Return whether a value of a config refers to an object that this process does not have."""
+    return is_object(name) and not is_found(name)
+
+
 def found(reference: str) -> Any:
     """Return the object of a reference. A function or class with unchanged source is imported.
 
@@ -164,11 +171,11 @@ def _imported(reference: str) -> Any:
 
 def file_behind(reference: str) -> Path | None:
     """Return the file that defines an object of this process, if it is the user's own."""
-    if reference not in _kept:
+    if reference not in _sources:
         return None
     try:
-        file = inspect.getsourcefile(inspect.unwrap(_origin(_kept[reference])))
-    except (TypeError, OSError):  # rows, an object of C, or a class of a notebook
+        file = inspect.getsourcefile(inspect.unwrap(_sources[reference]))
+    except (TypeError, OSError):  # an object of C, or a class of a notebook
         return None
     path = None if file is None else Path(file).resolve()
     return path if path is not None and path.is_file() and is_own(path) else None
