@@ -21,7 +21,7 @@ from motet.models.prompts import encode
 from motet.settings import RewardModel
 from motet.trainer import checkpoint
 from motet.trainer.reward_model import first_steps
-from motet_compare.replay import same_tensors
+from motet_compare.replaying import same_tensors
 from tests.small_runs import contents, episodes, rows, run_config, steps, weights
 
 RATE, EPOCHS, EPSILON = 1e-2, 3, 1e-4

@@ -13,7 +13,7 @@ protocols   wraps an environment: changes the order in which agents act
 selection   best of n and majority vote
 messages    wraps an environment: messages of another task, or empty ones
 cross_play  the first agent of one team with the other agents of another
-replay      a step of a run again, beside its record
+replaying   a step of a run again, beside its record
 plots       curves with bands, and the matrix of cross-play
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from motet_compare.cross_play import CrossplayResult
     from motet_compare.many_runs import ComparedRun, LoadedRuns, compare, runs
     from motet_compare.messages import ComparedMessages
-    from motet_compare.replay import ReplayResult
+    from motet_compare.replaying import ReplayResult
 
 _MODULE_OF = {
     "BaselineTable": "baselines",
@@ -37,8 +37,8 @@ _MODULE_OF = {
     "LoadedRuns": "many_runs",
     "compare": "many_runs",
     "compare_messages": "api",
+    "ReplayResult": "replaying",
     "crossplay": "api",
-    "ReplayResult": "replay",
     "measure_baselines": "api",
     "replay": "api_replay",
     "runs": "many_runs",

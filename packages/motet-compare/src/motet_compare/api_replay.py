@@ -18,8 +18,8 @@ from motet.trainer.progress import Progress
 from motet.trainer.run_folder import RunFolder
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
-from motet_compare.replay import ReplayResult, last_played
-from motet_compare.replay import replay as replay_step
+from motet_compare.replaying import ReplayResult, last_played
+from motet_compare.replaying import replay as replay_step
 
 _EPISODE = r"(\d{6,}):.+"
 

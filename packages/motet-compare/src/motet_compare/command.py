@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from motet_compare.many_runs import ComparedRun
     from motet_compare.messages import ComparedMessages
     from motet_compare.over_seeds import OverSeeds
-    from motet_compare.replay import ReplayResult
+    from motet_compare.replaying import ReplayResult
 
 
 AsCsv = Annotated[

@@ -235,8 +235,7 @@ def test_an_own_key_without_effect_stays_and_is_refused(noted):
         refuse_keys_without_effect(found)
 
 
-def test_a_published_key_is_noted_only_if_all_that_it_sets_has_no_effect(tmp_path):
-    """One of the settings of `alpha` has no effect, the others have one."""
+def test_a_published_key_without_effect_is_noted_and_the_others_are_kept(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(
         "{dataset_name: GSM8k, base_model: some/model, agent_num: 2, round_num: 2, "
@@ -249,5 +248,5 @@ def test_a_published_key_is_noted_only_if_all_that_it_sets_has_no_effect(tmp_pat
     assert [note for note in translated.notes if "has no effect" in note] == [
         "rule_discount has no effect, because returns: last reads the score of one turn"
     ]
-    assert (found.algorithm.incentives.alphas, found.algorithm.incentives.beta0) == ("paper", 2)
+    assert (found.algorithm.incentives.alphas, found.algorithm.incentives.beta0) == ("code", 2)
     refuse_keys_without_effect(found)
