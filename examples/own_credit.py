@@ -18,11 +18,7 @@ def lenient(step):
     for sample_J, returns_J in zip(step.actions.sample_NJ, step.actions.returns_NJ, strict=True):
         acts_J = sample_J >= 0
         best_S.scatter_reduce_(0, sample_J[acts_J], returns_J[acts_J], "amax")
-    means_S = torch.empty_like(best_S)
-    for group in range(int(step.group_S.max()) + 1):
-        members_S = step.group_S == group
-        means_S[members_S] = best_S[members_S].mean()
-    return best_S - means_S
+    return best_S - step.group_mean(best_S)
 
 
 if __name__ == "__main__":

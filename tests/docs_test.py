@@ -33,7 +33,7 @@ def blocks(language: str, page: str = PAGE) -> list[str]:
 def test_the_examples_of_the_python_page_run_one_after_the_other(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     found = blocks("python", PYTHON_PAGE)
-    assert len(found) == 9
+    assert len(found) == 10
     (tmp_path / "examples" / "page.py").write_text("\n".join(found))
     said = run("python page.py", tmp_path / "examples")
     assert "True\n" in said, "the replay of a run with an own credit function is exact"
@@ -148,3 +148,9 @@ def test_the_loss_of_the_page_about_algorithms_has_the_policy_gradient_at_its_st
     loss = POLICY_LOSSES[algorithm.loss.kind].of(inputs)
     (gradient,) = torch.autograd.grad(loss.sum(), logp)
     assert torch.allclose(gradient, -advantages)
+
+
+def test_the_credit_function_of_the_page_is_that_of_the_example():
+    (shown,) = [block for block in blocks("python", PYTHON_PAGE) if "def lenient" in block]
+    function = shown[shown.index("def lenient") :].partition("\n\n\n")[0]
+    assert f"{function}\n\n\n" in (ROOT / "examples" / "own_credit.py").read_text()

@@ -14,6 +14,7 @@ from torch import Tensor
 from motet.core import Episode, Scores, Team, TrainSample
 from motet.credit.baselines import JointActions
 from motet.credit.critics import AdvantageResult, first_values
+from motet.credit.returns import segment_mean
 from motet.credit.table import Table
 from motet.errors import MotetError
 from motet.settings import Algorithm
@@ -33,6 +34,8 @@ class CreditStep:
     """All episodes of the step."""
     samples: Sequence[TrainSample]
     """The samples, with `id` (episode, path, agent, index), `turn`, `completion` and `share`."""
+    agents: tuple[str, ...]
+    """The names of the N agents, in the order of the axis N of `actions`."""
     returns_S: Tensor
     """float64 [S]: the mean return of the joint actions that a sample took part in."""
     group_S: Tensor
@@ -45,6 +48,15 @@ class CreditStep:
     advantages_S: Tensor
     """float64 [S]: the advantages of the algorithm itself, with `scope: token` their mean over the
     tokens."""
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return int(self.group_S.max()) + 1
+
+    def group_mean(self, x_S: Tensor) -> Tensor:
+        """Return the mean of `x_S` over the group of each sample, [S]."""
+        return segment_mean(x_S, self.group_S, self.groups)[self.group_S]
 
 
 CreditFunction: TypeAlias = Callable[[CreditStep], Tensor]
@@ -68,6 +80,7 @@ def step_of(
     return CreditStep(
         episodes=episodes,
         samples=table.samples,
+        agents=tuple(table.agents),
         returns_S=result.returns_S,
         group_S=group_S,
         actions=JointActions(table.sample_NJ, returns_NJ, table.forest.round_J),

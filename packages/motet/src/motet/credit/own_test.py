@@ -75,7 +75,10 @@ def test_the_step_has_samples_returns_groups_and_the_algorithms_own_advantages()
     plain, doubled = credit(None), credit(own)
     (step,) = seen
     assert step.returns_S.tolist() == [4.0, 3.0, 1.0, 6.0]
-    assert step.group_S.tolist() == [0, 0, 1, 1]
+    assert (step.group_S.tolist(), step.groups) == ([0, 0, 1, 1], 2)
+    assert step.group_mean(step.returns_S).tolist() == [3.5, 3.5, 3.5, 3.5]
+    assert step.group_mean(torch.tensor([1, 2, 5, 9]).double()).tolist() == [1.5, 1.5, 7.0, 7.0]
+    assert step.agents == AGENTS
     assert step.actions.sample_NJ.tolist() == [[0, 0, 1, 1], [2, 3, 2, 3]]
     assert step.actions.returns_NJ.tolist() == [[0.0, 8.0, 2.0, 4.0]] * 2
     assert step.values_S is None
