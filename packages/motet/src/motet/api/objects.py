@@ -18,7 +18,7 @@ from motet.config.yaml import KeyPath
 from motet.core import Environment
 from motet.core.row_values import kept
 from motet.credit.baselines import Baseline, Comparison
-from motet.credit.own import CreditStep
+from motet.credit.own import CreditFunction
 from motet.environments.registry import check_is_environment
 from motet.environments.reward import RewardLike
 from motet.errors import ConfigError
@@ -45,7 +45,7 @@ class Objects(TypedDict, total=False):
     """In place of `algorithm`: a name of `motet.algorithms`, a name with options that differ from
     it (`{"name": "magrpo", "gamma": 0.9}`), or all options (`motet.Algorithm(...)`). These are
     plain values, so the config has all of them."""
-    credit: Callable[[CreditStep], Tensor]
+    credit: CreditFunction
     """A credit function in place of `credit`."""
     loss: Callable[[LossInputs], Tensor] | PolicyLoss
     """A policy loss in place of `algorithm.loss.kind`. A clip range of the config stays."""

@@ -96,9 +96,7 @@ def assign_credit(
             result = _compared_advantages(comparison, rule, group_S, table, ratios)
     if own is not None:
         step = step_of(episodes, table, algorithm, scores, team, group_S, penalty_S, result)
-        given_S = CheckedCredit.of(own)(step)
-        weighted_S = given_S if ratios is None else given_S * ratios.weight_S.to(given_S)
-        result = replace(result, advantages=weighted_S.tolist())
+        result = replace(result, advantages=_weighted(CheckedCredit.of(own)(step), ratios))
         left_out_S = torch.zeros_like(left_out_S)
     return Credit(
         _train_samples(table, result.advantages, left_out_S, scores, algorithm, team, ratios),
@@ -111,6 +109,20 @@ def assign_credit(
         | _metrics_of_ratios(ratios),
         result.values,
     )
+
+
+def _weighted(
+    given: Tensor | Sequence[Tensor], ratios: Ratios | None
+) -> Sequence[float | tuple[float, ...]]:
+    """Return the advantages of an own credit function, weighted by importance ratios if there are
+    some."""
+    if isinstance(given, Tensor):
+        return (given if ratios is None else given * ratios.weight_S.to(given)).tolist()
+    weights = [1.0] * len(given) if ratios is None else ratios.weight_S.tolist()
+    return [
+        tuple((one * weight).tolist()) if len(one) else 0.0
+        for one, weight in zip(given, weights, strict=True)
+    ]
 
 
 def _penalties(

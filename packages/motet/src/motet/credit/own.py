@@ -59,8 +59,10 @@ class CreditStep:
         return segment_mean(x_S, self.group_S, self.groups)[self.group_S]
 
 
-CreditFunction: TypeAlias = Callable[[CreditStep], Tensor]
-"""Returns the advantage of each sample, float [S]. A pure function: it keeps no state."""
+CreditFunction: TypeAlias = Callable[[CreditStep], Tensor | Sequence[Tensor]]
+"""Returns the advantage of each sample, float [S]. Or it returns a list of S tensors with the
+advantage of each token, that of sample s as long as `samples[s].completion.tokens`. It is a pure
+function: it keeps no state."""
 
 
 def step_of(
@@ -105,23 +107,27 @@ def checked(
 
     @wraps(function)
     def call(given: Given) -> Tensor:
-        try:
-            result = function(given)
-        except (MotetError, MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            place = place_of_error(error)
-            raise MotetError(
-                f"{who} raised {type(error).__name__}: {error}{f' ({place})' if place else ''}"
-            ) from error
-        return _finite(result, size(given), who)
+        return _finite(_called(function, given, who), size(given), who)
 
     return call
 
 
+def _called(function: Callable[[Given], Any], given: Given, who: str) -> Any:
+    try:
+        return function(given)
+    except (MotetError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        place = place_of_error(error)
+        raise MotetError(
+            f"{who} raised {type(error).__name__}: {error}{f' ({place})' if place else ''}"
+        ) from error
+
+
 @dataclass(frozen=True)
 class CheckedCredit:
-    """A credit function whose result is checked, as `checked` does. `who` names it in messages."""
+    """A credit function whose result is checked, as `checked` does: float64 [S], or a list of S
+    tensors with one number per token. `who` names it in messages."""
 
     function: CreditFunction
     who: str
@@ -133,33 +139,51 @@ class CheckedCredit:
             return function
         return cls(function, f"credit function {getattr(function, '__qualname__', function)}")
 
-    def __call__(self, step: CreditStep) -> Tensor:
-        return checked(self.function, self.who, lambda step: len(step.samples))(step)
+    def __call__(self, step: CreditStep) -> Tensor | list[Tensor]:
+        result, count = _called(self.function, step, self.who), len(step.samples)
+        if not isinstance(result, list | tuple) or not any(isinstance(x, Tensor) for x in result):
+            also = f", or a list of {count} tensors with one number per token"
+            return _finite(result, count, self.who, also)
+        lengths = [len(sample.completion.tokens or ()) for sample in step.samples]
+        if len(result) != count:
+            raise MotetError(
+                f"{self.who} returned a list of {len(result)}; expected {count} tensors, one per "
+                "sample"
+            )
+        return [
+            _numbers(one, length, f"{self.who} returned for sample {row}", "token")
+            for row, (one, length) in enumerate(zip(result, lengths, strict=True))
+        ]
 
 
-def _finite(result: Any, count: int, who: str) -> Tensor:
-    expected = f"expected a tensor of {count} finite numbers, one per sample"
+def _finite(result: Any, count: int, who: str, also: str = "") -> Tensor:
+    return _numbers(result, count, f"{who} returned", "sample", also)
+
+
+def _numbers(result: Any, count: int, said: str, unit: str, also: str = "") -> Tensor:
+    """Return the result as float64 [count]. Raises: MotetError that begins with `said`."""
+    expected = f"expected a tensor of {count} finite numbers, one per {unit}{also}"
     if not isinstance(result, Tensor):
         fix = (
             "add a return statement"
             if result is None
             else f"use torch.tensor(...) on the {type(result).__name__}"
         )
-        raise MotetError(f"{who} returned {_kind(result)}; {expected}: {fix}")
+        raise MotetError(f"{said} {_kind(result)}; {expected}: {fix}")
     if result.shape != (count,) or result.is_complex():
         raise MotetError(
-            f"{who} returned a tensor of shape {list(result.shape)} and dtype {result.dtype}; "
+            f"{said} a tensor of shape {list(result.shape)} and dtype {result.dtype}; "
             f"{expected}, so shape [{count}]"
         )
-    values_S = result.detach().to("cpu", torch.float64)
-    wrong = torch.nonzero(~torch.isfinite(values_S)).flatten().tolist()
+    values = result.detach().to("cpu", torch.float64)
+    wrong = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     if wrong:
         raise MotetError(
-            f"{who} returned {float(values_S[wrong[0]])} for sample {wrong[0]} and "
+            f"{said} {float(values[wrong[0]])} for {unit} {wrong[0]} and "
             f"{len(wrong) - 1} others that are not finite; {expected}: check its divisions and "
             "logarithms"
         )
-    return values_S
+    return values
 
 
 def _kind(result: Any) -> str:

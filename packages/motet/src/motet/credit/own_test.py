@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from motet.algorithms import ALGORITHMS, credit_function, resolve
+from motet.batch import pack
 from motet.core import (
     Completion,
     CreditState,
@@ -15,6 +16,7 @@ from motet.core import (
     Fault,
     Outcome,
     Round,
+    SampleId,
     Scores,
     Task,
     Team,
@@ -30,9 +32,12 @@ AGENTS = ("a", "b")
 TEAM = Team(dict.fromkeys(AGENTS, ("p",)), decode={})
 
 
-def crossed(rewards, failed=()):
+def crossed(rewards, failed=(), tokens=1):
     """Two samples per agent, in all four joint actions: (0, 0), (0, 1), (1, 0), (1, 1)."""
-    made = tuple(Completion("p", "x", "stop", tokens=(0,), logprobs=(-1.0,)) for _ in range(2))
+    made = tuple(
+        Completion("p", "x", "stop", tokens=(0,) * tokens, logprobs=(-1.0,) * tokens)
+        for _ in range(2)
+    )
     pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
     outcomes = tuple(
         Outcome({"a": one, "b": other}, {}, fault=Fault("sandbox", "died", ""))
@@ -45,10 +50,13 @@ def crossed(rewards, failed=()):
     return Episode("e", Task("e", {}), root)
 
 
-def credit(own, rewards=(0.0, 8.0, 2.0, 4.0), name="magrpo", failed=(), scores=None, team=TEAM):
+def credit(
+    own, rewards=(0.0, 8.0, 2.0, 4.0), name="magrpo", failed=(), scores=None, team=TEAM, tokens=1,
+    algorithm=None,
+):  # fmt: skip
     return assign_credit(
-        [crossed(rewards, failed)], scores or Scores(), ALGORITHMS[name], CreditState(), team, 1,
-        own and CheckedCredit(own, "credit function own"),
+        [crossed(rewards, failed, tokens)], scores or Scores(), algorithm or ALGORITHMS[name],
+        CreditState(), team, 1, own and CheckedCredit(own, "credit function own"),
     )  # fmt: skip
 
 
@@ -120,10 +128,53 @@ def test_advantages_may_be_whole_numbers_and_keep_no_gradient():
     assert by_sample(credit(lambda step: with_gradient * 2))[("b", 0)] == 2.0
 
 
+def test_credit_may_be_per_token_in_every_batch():
+    def own(step):
+        return [torch.tensor([1.0, -2.0])] * len(step.samples)
+
+    result = credit(own, tokens=2)
+    assert set(by_sample(result).values()) == {(1.0, -2.0)}
+    assert result.metrics["credit/advantage_abs"] == 1.5
+    (batch,) = pack(result.samples, 1000, "sequence_sum", {"p": 8})
+    assert batch.advantages_BL.tolist() == [[1.0, -2.0]] * 4
+
+
+def test_credit_per_token_is_weighed_by_importance_ratios():
+    ids = [SampleId("e", (), agent, index) for agent in AGENTS for index in range(2)]
+    scores = Scores(present=dict.fromkeys(ids, (-1.0, -0.5)))
+    algorithm = resolve("magrpo", {"importance_cap": 100.0})
+
+    def credited(own):
+        return by_sample(credit(own, tokens=2, scores=scores, algorithm=algorithm))
+
+    per_sample = credited(lambda step: torch.ones(4))
+    per_token = credited(lambda step: [torch.ones(2)] * 4)
+    assert per_token == {key: (value, value) for key, value in per_sample.items()}
+    assert per_sample["a", 0] != 1.0
+
+
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
-        (None, "returned None; expected a tensor of 4 finite numbers, one per sample: add a retu"),
+        ([torch.ones(2)] * 3, "returned a list of 3; expected 4 tensors, one per sample"),
+        (
+            [torch.ones(2)] * 3 + [torch.ones(3)],
+            r"for sample 3 a tensor of shape \[3\] .* per token",
+        ),
+        ([torch.ones(2)] * 3 + [1.0], "for sample 3 a float; expected a tensor of 2 finite numb"),
+        ([torch.tensor([0.0, math.nan])] * 4, "for sample 0 nan for token 1 and 0 others"),
+        ([1.0] * 4, "returned a list; .* or a list of 4 tensors with one number per token"),
+    ],
+)
+def test_a_mistake_in_credit_per_token_is_named(returned, said):
+    with pytest.raises(MotetError, match=said):
+        credit(lambda step: returned, tokens=2)
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (None, "returned None; expected a tensor of 4 finite numbers, one per sample, .*: add a "),
         ([1.0] * 4, r"returned a list; expected a tensor of 4 .*: use torch.tensor\(...\)"),
         (torch.ones(3), r"returned a tensor of shape \[3\] and dtype torch.float32; .*shape \[4\]"),
         (torch.ones(4, 1), r"returned a tensor of shape \[4, 1\]"),
