@@ -60,8 +60,8 @@ def mismatch(backbone: Backbone) -> float:
         *padded([answer.tokens for answer in answers], backbone.pad_id, "right", backbone.device),
     )
     trained_BL, _ = forward(backbone, rows, torch.ones(len(requests)), want_entropy=False)
-    sampled_N = torch.tensor([logp for answer in answers for logp in answer.logprobs])
-    return float((trained_BL[rows.mask_BL] - sampled_N).abs().mean())
+    sampled_M = torch.tensor([logp for answer in answers for logp in answer.logprobs])
+    return float((trained_BL[rows.mask_BL] - sampled_M).abs().mean())
 
 
 def main() -> None:

@@ -90,13 +90,13 @@ def test_training_and_scoring_give_log_probabilities_and_gradients_of_single_row
 ) -> None:
     lesson = rows()
     logp_BL, _ = forward(backbone, lesson, torch.tensor(TEMPERATURES))
-    expected_N = torch.cat(bare(backbone))
-    torch.testing.assert_close(logp_BL[lesson.mask_BL], expected_N, **CLOSE)
+    expected_M = torch.cat(bare(backbone))
+    torch.testing.assert_close(logp_BL[lesson.mask_BL], expected_M, **CLOSE)
     with torch.no_grad():
         scored_BL, _ = forward(backbone, lesson, torch.tensor(TEMPERATURES), want_entropy=False)
-    torch.testing.assert_close(scored_BL[lesson.mask_BL], expected_N, **CLOSE)
+    torch.testing.assert_close(scored_BL[lesson.mask_BL], expected_M, **CLOSE)
     got, right = (
-        _gradient(backbone, loss) for loss in (logp_BL[lesson.mask_BL].sum(), expected_N.sum())
+        _gradient(backbone, loss) for loss in (logp_BL[lesson.mask_BL].sum(), expected_M.sum())
     )
     assert (got - right).norm() < 1e-4 * right.norm()
 

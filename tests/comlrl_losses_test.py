@@ -91,11 +91,11 @@ def test_the_loss_of_madpo_and_its_gradient_are_those_of_comlrl(case) -> None:
         sum(logps[id].item() for id in one.chosen) - sum(logps[id].item() for id in one.rejected)
         for one in pairs
     ]
-    margin_P = torch.tensor(margins, dtype=torch.float64)
-    loss = preference_loss(margin_P, BETA).mean()
+    margin_Q = torch.tensor(margins, dtype=torch.float64)
+    loss = preference_loss(margin_Q, BETA).mean()
     for theirs in found["madpo"]["losses"]:
         assert difference(loss, theirs) < 1e-6
-    advantages = preference_advantages(pairs, margin_P, BETA)
+    advantages = preference_advantages(pairs, margin_Q, BETA)
     for agent, theirs in zip(AGENTS, found["madpo"]["gradients"], strict=True):
         # The policy-gradient loss that Motet trains with: the mean over pairs of -A · log π.
         model.zero_grad()
@@ -132,8 +132,8 @@ def test_the_loss_of_the_reward_model_and_its_gradient_are_those_of_comlrl(case)
     loss.backward()
     assert difference(loss, theirs["loss"]) < 1e-6
     assert difference(measured["loss"].value, theirs["loss"]) < 1e-6
-    gap_P = theirs["scores"][0::2] - theirs["scores"][1::2]
-    assert measured["accuracy"].value == pytest.approx((gap_P > 0).double().mean().item())
+    gap_Q = theirs["scores"][0::2] - theirs["scores"][1::2]
+    assert measured["accuracy"].value == pytest.approx((gap_Q > 0).double().mean().item())
     own = {f"backbone.{name}": one.grad for name, one in backbone.model.named_parameters()}
     own |= {f"reward_head.{name}": one.grad for name, one in critic.head.named_parameters()}
     wanted = {name: one for name, one in theirs["gradients"].items() if one.abs().max() > 0}

@@ -1,4 +1,5 @@
-"""The forms of a completion on its way to the loss are those that ARCHITECTURE.md lists."""
+"""The forms of a completion on its way to the loss, and the axis suffixes of names, are those that
+ARCHITECTURE.md lists."""
 
 import ast
 import re
@@ -57,3 +58,41 @@ def test_every_type_with_tokens_or_log_probabilities_is_named() -> None:
     }
     assert {form for form, _ in listed()} - {"Episode"} <= holding
     assert holding - PARTS <= set(re.findall(r"`(\w+)`", section()))
+
+
+NOT_AXES = {"lora_A", "lora_B"}
+"""Names of PEFT."""
+
+
+def suffixes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """(name, suffix) of the names of a module that end with capital letters, such as `logp_BL`."""
+    for node in ast.walk(tree):
+        names = {
+            ast.Name: "id", ast.arg: "arg", ast.Attribute: "attr", ast.keyword: "arg",
+        }  # fmt: skip
+        name = getattr(node, names.get(type(node), ""), None) or ""
+        found = re.fullmatch(r"_?[a-z][a-z0-9_]*_([A-Z0-9]*[A-Z][A-Z0-9]*)", name)
+        if found and name not in NOT_AXES:
+            yield name, found[1]
+
+
+def axes() -> set[str]:
+    """The letters that the section about axis suffixes lists."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    begin = text.index("**Axis suffixes**")
+    table = text[begin : text.index("\nIn formulas", begin)]
+    cells = re.findall(r"^\|([^|]*)\|[^|]*\|([^|]*)\|", table, re.MULTILINE)
+    return {letter for row in cells for cell in row for letter in re.findall(r"\b[A-Z1]\b", cell)}
+
+
+def test_every_axis_suffix_has_the_letters_that_are_listed_and_each_is_used() -> None:
+    code = [*ROOT.glob("packages/*/src/**/*.py"), *ROOT.glob("examples/*.py")]
+    found = [
+        (path.name, name, letter)
+        for path in code
+        if not path.name.endswith("_test.py")
+        for name, suffix in suffixes(ast.parse(path.read_text()))
+        for letter in suffix
+    ]
+    assert {one for one in found if one[2] not in axes()} == set()
+    assert axes() == {letter for _, _, letter in found}

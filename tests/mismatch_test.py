@@ -161,6 +161,6 @@ def test_rounding_stays_far_below_its_bound(kind, dtype, temperature, tmp_path):
     )
     with torch.no_grad():
         trained_BL, _ = forward(backbone, rows, torch.full((len(requests),), temperature))
-    sampled_N = torch.tensor([logp for answer in answers for logp in answer.logprobs])
-    mismatch = (trained_BL[rows.mask_BL] - sampled_N).abs().mean().item()
+    sampled_M = torch.tensor([logp for answer in answers for logp in answer.logprobs])
+    mismatch = (trained_BL[rows.mask_BL] - sampled_M).abs().mean().item()
     assert mismatch < MISMATCH[dtype] / temperature / 5

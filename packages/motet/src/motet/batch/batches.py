@@ -146,10 +146,10 @@ def deal(batch: Batch, parts: int) -> list[Batch]:
 def deal_values(batch: ValueBatch, parts: int) -> list[ValueBatch]:
     """The same for values. Rows 2p and 2p + 1 stay together, because they may be compared."""
     rows_B = torch.arange(len(batch.tokens_BL))
-    pairs_P = rows_B[::2] // 2
+    pairs_Q = rows_B[::2] // 2
     return [
         _rows(batch, rows_B[2 * int(own[0]) : 2 * int(own[-1]) + 2])
-        for own in _split(pairs_P, parts)
+        for own in _split(pairs_Q, parts)
     ]
 
 

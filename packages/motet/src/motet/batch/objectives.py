@@ -275,11 +275,11 @@ def pair_objective(batch: ValueBatch, values_BL: Tensor) -> tuple[Tensor, BatchM
     Source: the Bradley-Terry model; Christiano et al. 2017, arXiv 1706.03741, equation 1.
     """
     score_B = values_BL[batch.read_BL]
-    margin_P = score_B[0::2] - score_B[1::2]
-    loss_P = -logsigmoid(margin_P)
-    measured = {"loss": loss_P.detach(), "accuracy": (margin_P.detach() > 0.0).float()}
-    return (loss_P * batch.value_weight_B[0::2]).sum(), {
-        name: Mean(float(each_P.double().sum()), len(each_P)) for name, each_P in measured.items()
+    margin_Q = score_B[0::2] - score_B[1::2]
+    loss_Q = -logsigmoid(margin_Q)
+    measured = {"loss": loss_Q.detach(), "accuracy": (margin_Q.detach() > 0.0).float()}
+    return (loss_Q * batch.value_weight_B[0::2]).sum(), {
+        name: Mean(float(each_Q.double().sum()), len(each_Q)) for name, each_Q in measured.items()
     }
 
 
@@ -299,10 +299,10 @@ def _measured(
 def _token_means(measured: Mapping[str, Tensor], mask_BL: Tensor) -> dict[str, Mean]:
     # Transfer all metrics from the device at once. Then use float64, so that reported digits do not
     # depend on the split into micro-batches.
-    totals_MB = torch.stack(
+    sums = torch.stack(
         [torch.where(mask_BL, values_BL, 0.0).sum(dim=1) for values_BL in measured.values()]
     )
-    totals = totals_MB.cpu().double().sum(dim=1).tolist()
+    totals = sums.cpu().double().sum(dim=1).tolist()
     tokens = int(mask_BL.sum())
     return {name: Mean(total, tokens) for name, total in zip(measured, totals, strict=True)}
 

@@ -230,18 +230,18 @@ def _longer(pair: tuple[ValueSample, ValueSample]) -> int:
 
 def _value_batch(critic: str, rows: Sequence[ValueSample], total: float) -> ValueBatch:
     tokens_BL = _padded([row.tokens for row in rows], torch.int64)
-    row_K = torch.tensor([place for place, row in enumerate(rows) for _ in row.positions])
-    at_K = torch.tensor([position for row in rows for position in row.positions])
+    read_row = torch.tensor([place for place, row in enumerate(rows) for _ in row.positions])
+    read_place = torch.tensor([position for row in rows for position in row.positions])
 
     def spread(name: str) -> Tensor:
         values_BL = torch.zeros(tokens_BL.shape)
-        values_BL[row_K, at_K] = torch.tensor(
+        values_BL[read_row, read_place] = torch.tensor(
             [value for row in rows for value in getattr(row, name)]
         )
         return values_BL
 
     read_BL = torch.zeros(tokens_BL.shape, dtype=torch.bool)
-    read_BL[row_K, at_K] = True
+    read_BL[read_row, read_place] = True
     return ValueBatch(
         critic=critic,
         tokens_BL=tokens_BL,

@@ -248,12 +248,12 @@ def _greedy_returns(
     greedy = Table.of(roots, table.agents, turns)
     if not greedy.samples:
         return torch.zeros(len(table.samples), dtype=torch.float64), ~nowhere_S
-    returns_G = greedy.of_samples(
+    returns = greedy.of_samples(
         greedy.returns_NJ(algorithm, torch.zeros(len(greedy.samples), dtype=torch.float64))
     )
     found = {
         (sample.id.episode, sample.id.agent, sample.turn): float(value)
-        for sample, value in zip(greedy.samples, returns_G, strict=True)
+        for sample, value in zip(greedy.samples, returns, strict=True)
     }
     have = {sample.id.episode for sample in greedy.samples}
     values = [found.get((s.id.episode, s.id.agent, s.turn), 0.0) for s in table.samples]
@@ -376,7 +376,7 @@ def _metrics(
 ) -> dict[str, float]:
     returns_S, groups = result.returns_S, int(group_S.max()) + 1
     means_S = segment_mean(returns_S, group_S, groups)[group_S]
-    spread_R = segment_mean((returns_S - means_S) ** 2, group_S, groups).sqrt()
+    spreads = segment_mean((returns_S - means_S) ** 2, group_S, groups).sqrt()
     sizes = [
         abs(value)
         for one in result.advantages
@@ -386,8 +386,8 @@ def _metrics(
         "credit/samples": float(len(returns_S)),
         "credit/left_out": float(left_out_S.sum()),
         "credit/return": float(returns_S.mean()),
-        "credit/return_std": float(spread_R.mean()),
-        "credit/frac_return_zero_std": float((spread_R < 1e-6).double().mean()),
+        "credit/return_std": float(spreads.mean()),
+        "credit/frac_return_zero_std": float((spreads < 1e-6).double().mean()),
         "credit/advantage_abs": sum(sizes) / len(sizes),
         **critics.explained_variance(result.values),
     }

@@ -72,17 +72,17 @@ class PreferencePairs:
         )
 
 
-def preference_loss(margin_P: Tensor, beta: float) -> Tensor:
+def preference_loss(margin_Q: Tensor, beta: float) -> Tensor:
     """−log σ(βΔ) of each pair, [P]."""
-    return -logsigmoid(beta * margin_P)
+    return -logsigmoid(beta * margin_Q)
 
 
 def preference_advantages(
-    part: Sequence[PreferencePair], margin_P: Tensor, beta: float
+    part: Sequence[PreferencePair], margin_Q: Tensor, beta: float
 ) -> dict[SampleId, float]:
     """Return the advantage of each completion in `part`: the sum over its pairs of ±β·σ(−βΔ)."""
     found: dict[SampleId, float] = {}
-    weights = (beta * torch.sigmoid(-beta * margin_P)).tolist()
+    weights = (beta * torch.sigmoid(-beta * margin_Q)).tolist()
     for pair, weight in zip(part, weights, strict=True):
         for id in pair.chosen:
             found[id] = found.get(id, 0.0) + weight

@@ -194,17 +194,17 @@ def turn_returns(
     if rule == "current":
         return shared_NJ
     d = 1.0 if rule == "last" else gamma
-    length_LJ, below_LNJ = _paths_below(
+    length_TJ, below_TNJ = _paths_below(
         shared_NJ, forest, d, last_only=rule == "last", later_J=later_J
     )
     if rule == "last":
-        return below_LNJ.sum(0)
-    mass_L = torch.tensor(
-        [sum(d**k for k in range(n + 1)) for n in range(len(length_LJ))], dtype=scores_NJ.dtype
+        return below_TNJ.sum(0)
+    mass_T = torch.tensor(
+        [sum(d**k for k in range(n + 1)) for n in range(len(length_TJ))], dtype=scores_NJ.dtype
     )
     # The turn itself uses the agent's own score.
-    first_LNJ = length_LJ[:, None] * (scores_NJ - shared_NJ)
-    return ((first_LNJ + below_LNJ) / mass_L[:, None, None]).sum(0)
+    first_TNJ = length_TJ[:, None] * (scores_NJ - shared_NJ)
+    return ((first_TNJ + below_TNJ) / mass_T[:, None, None]).sum(0)
 
 
 def _paths_below(
@@ -216,27 +216,27 @@ def _paths_below(
 ) -> tuple[Tensor, Tensor]:
     """Summarise the paths that begin at j, grouped by their length of n + 1 turns.
 
-    Returns the share of paths of each length, [L, J], and share times mean Σ_k d^k·m(j_k), [L, N,
-    J]. With `last_only` the sum is only the last turn's term d^K·m. L is the number of turns.
+    Returns the share of paths of each length, [T, J], and share times mean Σ_k d^k·m(j_k), [T, N,
+    J]. With `last_only` the sum is only the last turn's term d^K·m. T is the number of turns.
     """
     turns, count = int(forest.turn_J.max()) + 1, len(forest.turn_J)
     leaf_J = torch.ones(count, dtype=torch.bool)
     leaf_J[forest.parent_J[forest.parent_J >= 0]] = False
-    share_LJ = shared_NJ.new_zeros((turns, count))
-    sum_LNJ = shared_NJ.new_zeros((turns, *shared_NJ.shape))
-    share_LJ[0] = leaf_J
-    sum_LNJ[0] = shared_NJ * leaf_J
+    share_TJ = shared_NJ.new_zeros((turns, count))
+    sum_TNJ = shared_NJ.new_zeros((turns, *shared_NJ.shape))
+    share_TJ[0] = leaf_J
+    sum_TNJ[0] = shared_NJ * leaf_J
     for turn in range(turns - 1, 0, -1):
         here = (forest.turn_J == turn) & (forest.parent_J >= 0)
         parents = forest.parent_J[here]
-        shares_LJ, sums_LNJ = share_LJ[:-1, here], sum_LNJ[:-1, :, here]
+        shares_TJ, sums_TNJ = share_TJ[:-1, here], sum_TNJ[:-1, :, here]
         if later_J is not None:
-            shares_LJ, sums_LNJ = shares_LJ * later_J[here], sums_LNJ * later_J[here]
-        longer_LJ = segment_mean(shares_LJ, parents, count)
-        longer_LNJ = gamma * segment_mean(sums_LNJ, parents, count)
-        share_LJ[1:] += longer_LJ
-        sum_LNJ[1:] += longer_LNJ if last_only else longer_LNJ + longer_LJ[:, None] * shared_NJ
-    return share_LJ, sum_LNJ
+            shares_TJ, sums_TNJ = shares_TJ * later_J[here], sums_TNJ * later_J[here]
+        longer_TJ = segment_mean(shares_TJ, parents, count)
+        longer_TNJ = gamma * segment_mean(sums_TNJ, parents, count)
+        share_TJ[1:] += longer_TJ
+        sum_TNJ[1:] += longer_TNJ if last_only else longer_TNJ + longer_TJ[:, None] * shared_NJ
+    return share_TJ, sum_TNJ
 
 
 # ------------------------------------------------------------------------------------------- tokens
@@ -289,21 +289,21 @@ def bonuses(right_NJ: Tensor, forest: Forest, incentives: Incentives) -> Tensor:
     """
     others_NJ = _others(right_NJ)
     later = forest.parent_J >= 0
-    parent_K = forest.parent_J[later]
-    before_NK, after_NK = right_NJ[:, parent_K], right_NJ[:, later]
-    led_NK, follow_NK = others_NJ[:, parent_K], others_NJ[:, later]
+    parent_C = forest.parent_J[later]
+    before_NC, after_NC = right_NJ[:, parent_C], right_NJ[:, later]
+    led_NC, follow_NC = others_NJ[:, parent_C], others_NJ[:, later]
     sizes = (incentives.alpha0, incentives.alpha1, incentives.beta0, incentives.beta1)
     alpha0, alpha1, beta0, beta1 = torch.tensor(sizes, dtype=torch.float64)
     if incentives.alphas == "code":
         alpha0, alpha1 = alpha1, alpha0
     alone = right_NJ.shape[0] == 1
     follows, resists = (alpha0 if alone else alpha1), alpha0
-    own_NK = torch.where(led_NK, follows, resists) * (~before_NK & after_NK)
-    own_NK = own_NK - torch.where(led_NK, resists, follows) * (before_NK & ~after_NK)
-    on_others_NK = torch.where(before_NK, beta1, beta0) * (~led_NK & follow_NK)
-    on_others_NK = on_others_NK - torch.where(before_NK, beta0, beta1) * (led_NK & ~follow_NK)
-    total_NJ = segment_mean(on_others_NK, parent_K, right_NJ.shape[1])
-    total_NJ[:, later] += own_NK
+    own_NC = torch.where(led_NC, follows, resists) * (~before_NC & after_NC)
+    own_NC = own_NC - torch.where(led_NC, resists, follows) * (before_NC & ~after_NC)
+    on_others_NC = torch.where(before_NC, beta1, beta0) * (~led_NC & follow_NC)
+    on_others_NC = on_others_NC - torch.where(before_NC, beta0, beta1) * (led_NC & ~follow_NC)
+    total_NJ = segment_mean(on_others_NC, parent_C, right_NJ.shape[1])
+    total_NJ[:, later] += own_NC
     return total_NJ
 
 

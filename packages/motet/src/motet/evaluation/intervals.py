@@ -51,14 +51,14 @@ def bootstrap(values: Sequence[float], seed: int) -> Estimate:
     if not values:
         raise ValueError("got no values to resample; expected one per task")
     table, count = np.asarray(values, dtype=np.float64), len(values)
-    keys_R = np.array(
+    keys = np.array(
         [derive(seed, "bootstrap", resample) for resample in range(RESAMPLES)], dtype=np.uint64
     )
-    sums_R = np.zeros(RESAMPLES)
+    sums = np.zeros(RESAMPLES)
     for place in range(count):
-        sums_R += table[(uniforms(keys_R, place) * count).astype(np.int64)]
+        sums += table[(uniforms(keys, place) * count).astype(np.int64)]
     tail = (1.0 - CONFIDENCE) / 2.0
-    low, high = np.quantile(sums_R / count, [tail, 1.0 - tail])
+    low, high = np.quantile(sums / count, [tail, 1.0 - tail])
     return Estimate(fsum(values) / count, float(low), float(high))
 
 

@@ -43,8 +43,10 @@ class Expected:
     """What a policy of the run says about the tokens that are tried."""
 
     tokens_1L: Tensor
-    likeliest_LK: Tensor
-    logp_LK: Tensor
+    likeliest: Tensor
+    """int64 [L, LIKELIEST]: the tokens with the largest log-probabilities at each place."""
+    logp: Tensor
+    """[L, LIKELIEST]: their log-probabilities in nats."""
 
 
 def verify(
@@ -123,8 +125,8 @@ def _expected(backbone: Backbone, adapter: str | None, tokens_1L: Tensor) -> Exp
     seen_1L = torch.ones_like(tokens_1L, dtype=torch.bool)
     with backbone.policy(adapter):
         logits_1LV, _ = backbone.logits(tokens_1L, seen_1L, places_1L, keep=tokens_1L.shape[1])
-    logp_LK, likeliest_LK = logits_1LV[0].float().log_softmax(-1).cpu().topk(LIKELIEST)
-    return Expected(tokens_1L, likeliest_LK, logp_LK)
+    logp, likeliest = logits_1LV[0].float().log_softmax(-1).cpu().topk(LIKELIEST)
+    return Expected(tokens_1L, likeliest, logp)
 
 
 def _tokens(backbone: Backbone) -> Tensor:
@@ -186,8 +188,8 @@ def _compare_tokenizer(
 def _compare(one: PolicyFolder, plain: Any, expected: Expected, saved: torch.dtype) -> None:
     """`saved`: the dtype in which a merged policy was saved."""
     logits_LV = plain(input_ids=expected.tokens_1L).logits[0].float().cpu()
-    logp_LK = logits_LV.log_softmax(-1).gather(-1, expected.likeliest_LK)
-    gap = (logp_LK - expected.logp_LK).abs().max().item()
+    logp = logits_LV.log_softmax(-1).gather(-1, expected.likeliest)
+    gap = (logp - expected.logp).abs().max().item()
     bound = max(BOUNDS[dtype] for dtype in (plain.dtype, saved if one.merged else plain.dtype))
     if gap <= bound:
         return

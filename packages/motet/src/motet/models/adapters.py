@@ -208,9 +208,9 @@ class Adapters:
         assert isinstance(layer, LoraLayer)
         if self._speaking is None or (inner := self._inner[self._speaking]) not in layer.lora_A:
             return None
-        down_RI = _weight(layer.lora_A, inner)
-        low_BLR = linear(given[0].to(down_RI.dtype), down_RI) * layer.scaling[inner]
-        return _plus(made_BLO, low_BLR, _weight(layer.lora_B, inner).T)
+        down_AI = _weight(layer.lora_A, inner)
+        low_BLA = linear(given[0].to(down_AI.dtype), down_AI) * layer.scaling[inner]
+        return _plus(made_BLO, low_BLA, _weight(layer.lora_B, inner).T)
 
     @contextmanager
     def mixing(self, names: Sequence[str]) -> Iterator["Mix"]:
@@ -262,13 +262,13 @@ class Mix:
 
     def rows(self, adapters: Sequence[str]) -> None:
         """Set the adapter of each row of the following batches."""
-        for columns, scale_B1R in self._scales.items():
+        for columns, scale_B1A in self._scales.items():
             each = [
                 [scale * (inner == self._inner[name]) for inner, scale in columns]
                 for name in adapters
             ]
             # Keep the scaling in float32, as PEFT does: bfloat16 would round it.
-            self._scales[columns] = torch.tensor(each, device=scale_B1R.device)[:, None]
+            self._scales[columns] = torch.tensor(each, device=scale_B1A.device)[:, None]
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -283,20 +283,20 @@ class Mix:
         there = [name for name in self._inner.values() if name in layer.lora_A]
         if not there:
             return None
-        down_RI = torch.cat([_weight(layer.lora_A, name) for name in there])
-        up_RO = torch.cat([_weight(layer.lora_B, name) for name in there], dim=1).T.contiguous()
+        down_AI = torch.cat([_weight(layer.lora_A, name) for name in there])
+        up_AO = torch.cat([_weight(layer.lora_B, name) for name in there], dim=1).T.contiguous()
         columns = tuple(
             (name, layer.scaling[name])
             for name in there
             for _ in range(len(_weight(layer.lora_A, name)))
         )
-        self._scales.setdefault(columns, torch.zeros(0, device=down_RI.device))
+        self._scales.setdefault(columns, torch.zeros(0, device=down_AI.device))
 
         def add(
             layer: nn.Module, given: tuple[torch.Tensor], made_BLO: torch.Tensor
         ) -> torch.Tensor:
-            low_BLR = linear(given[0].to(down_RI.dtype), down_RI) * self._scales[columns]
-            return _plus(made_BLO, low_BLR.to(up_RO.dtype), up_RO)
+            low_BLA = linear(given[0].to(down_AI.dtype), down_AI) * self._scales[columns]
+            return _plus(made_BLO, low_BLA.to(up_AO.dtype), up_AO)
 
         return add
 
@@ -305,15 +305,15 @@ def _weight(matrices: nn.ModuleDict, name: str) -> torch.Tensor:
     return cast(torch.Tensor, matrices[name].weight)
 
 
-def _plus(made_BLO: torch.Tensor, low_BLR: torch.Tensor, up_RO: torch.Tensor) -> torch.Tensor:
+def _plus(made_BLO: torch.Tensor, low_BLA: torch.Tensor, up_AO: torch.Tensor) -> torch.Tensor:
     """Compute made + low @ up in one product.
 
     A quantised base may compute in a narrower dtype than its adapters; then the sum is separate.
     """
-    low_NR, made_NO = low_BLR.flatten(0, -2), made_BLO.flatten(0, -2)
-    if made_NO.dtype == up_RO.dtype:
-        return torch.addmm(made_NO, low_NR, up_RO).view(made_BLO.shape)
-    return made_BLO + (low_NR @ up_RO).to(made_NO.dtype).view(made_BLO.shape)
+    low_LA, made_LO = low_BLA.flatten(0, -2), made_BLO.flatten(0, -2)
+    if made_LO.dtype == up_AO.dtype:
+        return torch.addmm(made_LO, low_LA, up_AO).view(made_BLO.shape)
+    return made_BLO + (low_LA @ up_AO).to(made_LO.dtype).view(made_BLO.shape)
 
 
 @contextmanager

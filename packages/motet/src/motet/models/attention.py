@@ -110,19 +110,19 @@ def _by_blocks(
         out = _fused(taken[0], taken[1], taken[2], block.seen_B1LK, scale)
         rows = out.transpose(1, 2).flatten(0, 1)
         parts.append(
-            nn.functional.embedding(block.real_N, rows.flatten(1)).view(-1, *rows.shape[1:])
+            nn.functional.embedding(block.real_L, rows.flatten(1)).view(-1, *rows.shape[1:])
         )
     return torch.cat(parts)[None]
 
 
-def _taken(at_BL: Tensor, of_NHD: Tensor) -> Tensor:
-    """Gather the tokens at `at_BL` -> [B, H, L, D].
+def _taken(at_BL: Tensor, packed: Tensor) -> Tensor:
+    """Gather the tokens at `at_BL` of the packed row, [L, heads, width] -> [B, heads, L, width].
 
     We use an embedding: its gradient sums repeated tokens faster than the gradient of an index
     does.
     """
-    taken = nn.functional.embedding(at_BL, of_NHD.reshape(len(of_NHD), -1))
-    return taken.view(*at_BL.shape, *of_NHD.shape[1:]).transpose(1, 2)
+    taken = nn.functional.embedding(at_BL, packed.reshape(len(packed), -1))
+    return taken.view(*at_BL.shape, *packed.shape[1:]).transpose(1, 2)
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
@@ -185,11 +185,12 @@ AttentionMaskInterface.register(NAME, mask_of)
 class Grouping:
     """Which rows complete which prompt.
 
-    Every prompt has S slots, where S is the largest number of rows that complete one prompt.
+    Every prompt has as many slots as the largest number of rows that complete one prompt.
     """
 
-    rows_N: Tensor
-    """int64 [P·S]: the row in each slot. An empty slot repeats row 0; its result is not read."""
+    row_of_slot: Tensor
+    """int64 [P · slots]: the row in each slot. An empty slot repeats row 0; its result is not
+    read."""
     slot_B: Tensor
     """int64 [B]: the slot of each row."""
     closed_P11L: Tensor | None
@@ -204,10 +205,10 @@ class Grouping:
         place_B = torch.arange(len(order_B), device=order_B.device) - first_P[prompt_of_B[order_B]]
         slot_B = torch.empty_like(order_B)
         slot_B[order_B] = prompt_of_B[order_B] * slots + place_B
-        rows_N = torch.zeros(len(rows_P) * slots, dtype=torch.int64, device=order_B.device)
-        rows_N[slot_B] = torch.arange(len(order_B), device=order_B.device)
+        row_of_slot = torch.zeros(len(rows_P) * slots, dtype=torch.int64, device=order_B.device)
+        row_of_slot[slot_B] = torch.arange(len(order_B), device=order_B.device)
         closed = None if bool(prompt_mask_PL.all()) else ~prompt_mask_PL[:, None, None, :]
-        return cls(rows_N, slot_B, closed)
+        return cls(row_of_slot, slot_B, closed)
 
 
 class Room(DynamicLayer):
@@ -298,18 +299,21 @@ class SharedPrompt(DynamicLayer):
         )
         return (out + weights[..., length:] @ values).reshape(rows, 1, heads, -1)
 
-    def _by_prompt(self, rows_BGRX: Tensor) -> Tensor:
-        """[B, KV, R, X] -> [P, KV, S·R, X]"""
-        prompts, (groups, each, width) = len(self._prompt_keys), rows_BGRX.shape[1:]
-        slots = rows_BGRX[self.grouping.rows_N].view(prompts, -1, groups, each, width)
+    def _by_prompt(self, by_row: Tensor) -> Tensor:
+        """[B, heads, each, width] -> [P, heads, slots · each, width]"""
+        prompts, (groups, each, width) = len(self._prompt_keys), by_row.shape[1:]
+        slots = by_row[self.grouping.row_of_slot].view(prompts, -1, groups, each, width)
         return slots.transpose(1, 2).reshape(prompts, groups, -1, width)
 
-    def _by_row(self, prompts_PGNX: Tensor, each: int, closed: bool = True) -> Tensor:
-        """[P, KV, S·R, X] -> [B, KV, R, X]; `closed` masks the padding of the prompts."""
-        prompts, groups, _, width = prompts_PGNX.shape
+    def _by_row(self, by_prompt: Tensor, each: int, closed: bool = True) -> Tensor:
+        """[P, heads, slots · each, width] -> [B, heads, each, width]
+
+        `closed` masks the padding of the prompts.
+        """
+        prompts, groups, _, width = by_prompt.shape
         if closed and self.grouping.closed_P11L is not None:
-            prompts_PGNX = prompts_PGNX.masked_fill(self.grouping.closed_P11L, float("-inf"))
-        slots = prompts_PGNX.view(prompts, groups, -1, each, width).transpose(1, 2)
+            by_prompt = by_prompt.masked_fill(self.grouping.closed_P11L, float("-inf"))
+        slots = by_prompt.view(prompts, groups, -1, each, width).transpose(1, 2)
         return slots.reshape(-1, groups, each, width)[self.grouping.slot_B]
 
 

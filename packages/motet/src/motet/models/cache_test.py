@@ -102,5 +102,5 @@ def test_room_is_filled_in_place_and_kept_when_rows_leave() -> None:
 def test_every_row_has_a_slot_of_its_own_beside_the_others_of_its_prompt() -> None:
     grouping = Grouping.of(OF, torch.ones(3, 6, dtype=torch.bool))
     assert grouping.slot_B.tolist() == [3, 0, 4, 6, 5]
-    assert grouping.rows_N[grouping.slot_B].tolist() == [0, 1, 2, 3, 4]
+    assert grouping.row_of_slot[grouping.slot_B].tolist() == [0, 1, 2, 3, 4]
     assert grouping.closed_P11L is None

@@ -164,15 +164,15 @@ class CausalLM:
 
     def packed_states(self, row: PackedRow) -> torch.Tensor:
         """Return the hidden states before each completion token of a packed row, [M, H]."""
-        no_mask = row.tokens_1N.new_zeros(
+        no_mask = row.tokens_1L.new_zeros(
             (1, 1, 1, 1),
             dtype=torch.bool,
             # Four axes: transformers then makes no N x N mask.
         )
         with self._recomputing():
             output = self.model.base_model(
-                input_ids=row.tokens_1N,
-                position_ids=row.positions_1N,
+                input_ids=row.tokens_1L,
+                position_ids=row.positions_1L,
                 attention_mask=no_mask,
                 use_cache=False,
                 blocks=row.blocks,
@@ -182,20 +182,20 @@ class CausalLM:
 
     def score(
         self,
-        states_NX: torch.Tensor,
-        tokens_N: torch.Tensor,
-        temperature_N: torch.Tensor,
+        states_MX: torch.Tensor,
+        tokens_M: torch.Tensor,
+        temperature_M: torch.Tensor,
         want_entropy: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (log-probability of each token, entropy before it): float32 [N], nats.
+        """Return (log-probability of each token, entropy before it): float32 [M], nats.
 
         The entropy is 0 if `want_entropy` is false.
         """
         if self._plain_head:
             return score_hidden(
-                states_NX, self.model.get_output_embeddings(), tokens_N, temperature_N, want_entropy
+                states_MX, self.model.get_output_embeddings(), tokens_M, temperature_M, want_entropy
             )
-        return score_logits(states_NX, tokens_N, temperature_N, want_entropy)
+        return score_logits(states_MX, tokens_M, temperature_M, want_entropy)
 
     @property
     def accepts_positions(self) -> bool:

@@ -227,7 +227,7 @@ class _SampledTokens:
         )
         self._ends = backbone.eos_ids
         self._eos = torch.tensor(self._ends, dtype=torch.int64, device=device)
-        self._own_ends_BS = _padded_ends(
+        self._own_ends = _padded_ends(
             [stop_ids(backbone.tokenizer, stops) for stops in self._stops], device
         )
         self._limit_B = torch.tensor(limits, device=device)
@@ -252,8 +252,8 @@ class _SampledTokens:
         self._logp_BL[row_B, step] = logp_B
         was_open_B = self.open_B[row_B]
         stopped_B = torch.isin(token_B, self._eos)
-        if self._own_ends_BS is not None:
-            stopped_B |= (token_B[:, None] == self._own_ends_BS[row_B]).any(dim=1)
+        if self._own_ends is not None:
+            stopped_B |= (token_B[:, None] == self._own_ends[row_B]).any(dim=1)
         if any(self._stops):
             stopped_B |= self._at_stop_string(row_B, step, was_open_B)
         stopped_B &= was_open_B

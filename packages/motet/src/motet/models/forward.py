@@ -28,17 +28,17 @@ def forward(
     """
     tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
     if backbone.packs_sequences:
-        states_NX = backbone.packed_states(PackedRow.of(rows))
+        states_MX = backbone.packed_states(PackedRow.of(rows))
     elif backbone.checkpointing and torch.is_grad_enabled():
-        states_NX = _whole(backbone, rows)[mask_BL]
+        states_MX = _whole(backbone, rows)[mask_BL]
     else:
-        states_NX = _from_prompts(backbone, rows)[mask_BL]
+        states_MX = _from_prompts(backbone, rows)[mask_BL]
     temperature_BL = temperature_B[:, None].expand_as(tokens_BL)
-    logp_N, entropy_N = backbone.score(
-        states_NX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy
+    logp_M, entropy_M = backbone.score(
+        states_MX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy
     )
-    nothing_BL = torch.zeros(mask_BL.shape, device=logp_N.device)
-    return nothing_BL.masked_scatter(mask_BL, logp_N), nothing_BL.masked_scatter(mask_BL, entropy_N)
+    nothing_BL = torch.zeros(mask_BL.shape, device=logp_M.device)
+    return nothing_BL.masked_scatter(mask_BL, logp_M), nothing_BL.masked_scatter(mask_BL, entropy_M)
 
 
 @torch.no_grad()

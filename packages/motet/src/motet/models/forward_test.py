@@ -139,14 +139,14 @@ def test_in_bfloat16_a_packed_row_is_no_further_from_float32_than_separate_rows_
         backbone = Backbone.load(folder_of(architecture), dtype=dtype, trainable_full=True)
         assert backbone.packs_sequences
         if apart:
-            logp_N = torch.cat([alone(backbone, row)[0] for row in range(len(COMPLETIONS))])
+            logp_M = torch.cat([alone(backbone, row)[0] for row in range(len(COMPLETIONS))])
         else:
             logp_BL, _, mask_BL = together(backbone, want_entropy=False)
-            logp_N = logp_BL[mask_BL]
-        logp_N.sum().backward()
+            logp_M = logp_BL[mask_BL]
+        logp_M.sum().backward()
         grads = torch.cat([parameter.grad.flatten() for parameter in backbone.parameters_of(None)])
         assert grads.dtype == torch.float32
-        return logp_N.detach(), grads
+        return logp_M.detach(), grads
 
     right = values_and_gradients("float32", apart=True)
     packed, rows = (values_and_gradients("bfloat16", apart=apart) for apart in (False, True))

@@ -48,7 +48,7 @@ class Block:
     keys_BK: Tensor
     seen_B1LK: Tensor | None
     """bool: the keys that each query may see. None: queries and keys are the same, and causal."""
-    real_N: Tensor
+    real_L: Tensor
     """int64: the queries that are not padding, as indices into the flattened `queries_BL`, in the
     order of the packed row.
     """
@@ -58,8 +58,8 @@ class Block:
 class PackedRow:
     """A packed micro-batch: the tokens to read, and where each completion token is predicted."""
 
-    tokens_1N: Tensor
-    positions_1N: Tensor
+    tokens_1L: Tensor
+    positions_1L: Tensor
     blocks: tuple[Block, ...]
     ends_M: Tensor
     """int64: for each completion token, row by row, the place that predicts it."""

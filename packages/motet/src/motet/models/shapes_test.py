@@ -78,12 +78,12 @@ def test_a_micro_batch_is_learnt_from_as_one_row(backbone: Backbone) -> None:
     states_MH = backbone.packed_states(packed)
     real = int(given.mask_BL.sum())
     assert states_MH.shape == (real, WIDTH)
-    tokens_N = torch.zeros(real, dtype=torch.int64, device=META)
-    logp_N, entropy_N = backbone.score(
-        states_MH, tokens_N, torch.ones(real, device=META), want_entropy=True
+    tokens_M = torch.zeros(real, dtype=torch.int64, device=META)
+    logp_M, entropy_M = backbone.score(
+        states_MH, tokens_M, torch.ones(real, device=META), want_entropy=True
     )
-    assert logp_N.shape == entropy_N.shape == (real,)
-    assert logp_N.dtype == torch.float32
+    assert logp_M.shape == entropy_M.shape == (real,)
+    assert logp_M.dtype == torch.float32
 
 
 @pytest.mark.parametrize("shared", [False, True])

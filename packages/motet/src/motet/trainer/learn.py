@@ -123,8 +123,8 @@ async def learn_pairs(
 
         moved = bool(stepped or preferences.stale or components.lag(number))
         logp = await present_logp(learners, packed(own)) if moved else {}
-        margin_P = preferences.margins(part, logp)
-        advantages = preference_advantages(part, margin_P, beta)
+        margin_Q = preferences.margins(part, logp)
+        advantages = preference_advantages(part, margin_Q, beta)
         batches = packed([replace(one, advantage=advantages[one.id]) for one in own])
         clock.lap("pack")
         updated = [batch.policy for batch in batches] if moved else []
@@ -133,7 +133,7 @@ async def learn_pairs(
         now = _by_policy(components, batches, found, updated)
         for name, figures in now.items():
             metrics.setdefault(name, []).extend(figures)
-        compared.append(_compared(margin_P, beta))
+        compared.append(_compared(margin_Q, beta))
         stepped |= await _step(learners, list(now))
         clock.lap("learn")
     pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
@@ -184,13 +184,13 @@ def _value_batch(
     return learners[batch.critic], accumulate
 
 
-def _compared(margin_P: Tensor, beta: float) -> BatchMetrics:
+def _compared(margin_Q: Tensor, beta: float) -> BatchMetrics:
     measured = {
-        "preference_loss": preference_loss(margin_P, beta),
-        "preference_margin": beta * margin_P,
-        "preference_accuracy": (margin_P > 0).double(),
+        "preference_loss": preference_loss(margin_Q, beta),
+        "preference_margin": beta * margin_Q,
+        "preference_accuracy": (margin_Q > 0).double(),
     }
-    count = len(margin_P)
+    count = len(margin_Q)
     return {name: Mean(float(values.sum()), count) for name, values in measured.items()}
 
 
