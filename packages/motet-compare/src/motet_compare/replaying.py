@@ -15,7 +15,14 @@ from motet.core import CreditState, Episode
 from motet.errors import ConfigError
 from motet.trainer import checkpoint, figures
 from motet.trainer.components import Models, TrainComponents
-from motet.trainer.loop import Played, fit_step, learn_step, play_step, tasks_of
+from motet.trainer.loop import (
+    Played,
+    fit_step,
+    learn_step,
+    play_step,
+    refuse_too_many_faults,
+    tasks_of,
+)
 from motet.trainer.metrics import read_metrics
 from motet.trainer.run_folder import RunFolder
 from motet.trainer.saving import credit_of, restoring
@@ -134,7 +141,9 @@ async def _up_to(
 
 
 async def _sampled(components: TrainComponents, number: int) -> Played:
-    return await play_step(components, tasks_of(components, number), number)
+    played = await play_step(components, tasks_of(components, number), number)
+    refuse_too_many_faults(components, played.episodes, f"step {number}")
+    return played
 
 
 async def _repeat(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from motet.core import CreditState, Episode, Task
 from motet.credit.preferences import weights_of
-from motet.errors import MotetError
+from motet.errors import MotetError, TrainingDiverged
+from motet.models.completions import NOT_FINITE
 from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.trainer import step_bound
@@ -175,7 +176,8 @@ async def fit_step(components: TrainComponents, number: int, earlier: Earlier) -
 def refuse_too_many_faults(
     components: TrainComponents, episodes: Sequence[Episode], when: str
 ) -> None:
-    """Raises MotetError if more than `train.max_fault_share` of the joint actions failed.
+    """Raises MotetError if more than `train.max_fault_share` of the joint actions failed, and
+    TrainingDiverged if most of them did because logits are not finite.
 
     Training on the rest would be biased towards the joint actions that survive.
     """
@@ -186,7 +188,8 @@ def refuse_too_many_faults(
         faults = (fault for episode in episodes for fault in episode_stats(episode).faults)
         first = next(faults)
         at = f" ({first.place})" if first.place else ""
-        raise MotetError(
+        diverged = commonest == f"sampler/{NOT_FINITE}"
+        raise (TrainingDiverged if diverged else MotetError)(
             f"{when}: {share:.0%} of the joint actions failed, "
             f"more than train.max_fault_share {limit:.0%}; "
             f"most often {commonest}. The first: {first.message}{at}"
