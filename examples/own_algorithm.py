@@ -22,10 +22,7 @@ def group_median(comparison):
 
 
 def smooth(inputs):
-    """Return the loss of each token, a smooth surrogate in place of PPO's clip: shape [B, L].
-
-    `inputs` is a `motet.LossInputs`.
-    """
+    """Return the loss of each token of `motet.LossInputs`: smooth where PPO clips, shape [B, L]."""
     return -inputs.advantages_BL * 4.0 * torch.sigmoid(motet.token_ratio(inputs) - 1.0)
 
 

@@ -89,7 +89,7 @@ report: {tensorboard: false}
 """
 ROWS = "environment.name=./game.py:Rows data.train.path="
 FOLDER = "models.small.embedded=null models.small.path="
-LORA = "policies.left.train=lora policies.left."
+LORA = "policies.left.train=lora optimizer.learning_rate=1e-4 policies.left."
 
 
 @pytest.fixture(scope="module")

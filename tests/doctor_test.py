@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from motet import api
-from motet.commands.main import app
+from motet.commands.main import whole_app
 from motet.doctor import Finding
 
 FOUND = [
@@ -22,7 +22,7 @@ BROKEN = Finding("packages", "broken", "peft is 0.1", "needed", 'pip install "pe
 def run(found: list[Finding], monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
     monkeypatch.setattr(api, "doctor", lambda **asked: found)
     try:
-        code = app(["doctor", *options], standalone_mode=False)
+        code = whole_app()(["doctor", *options], standalone_mode=False)
     except typer.Exit as left:
         return left.exit_code
     return code or 0

@@ -62,7 +62,8 @@ def test_a_wheel_holds_all_files_of_its_package_and_no_test(wheels, name: str) -
 def test_the_wheels_hold_the_configs_and_the_page_of_the_viewer(wheels) -> None:
     held = {name: ZipFile(path).namelist() for name, path in wheels.items()}
     assert "motet/configs/quickstart.yaml" in held["motet"]
-    assert "motet/py.typed" in held["motet"]
+    for name in NAMES:
+        assert f"{name.replace('-', '_')}/py.typed" in held[name]
     assert "motet_tasks/configs/humaneval.yaml" in held["motet-tasks"]
     assert "motet_view/static/vendor/uPlot.LICENSE" in held["motet-view"]
 

@@ -1,5 +1,6 @@
 """Tests of a program as trusted text, and the verdict on a program."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
@@ -66,13 +67,20 @@ class Suite:
 
     @classmethod
     def asserts(
-        cls, statements: tuple[str, ...], setup: str = "", entry_point: str | None = None
+        cls, statements: Iterable[str], setup: str = "", entry_point: str | None = None
     ) -> Self:
         """Make a suite in the style of MBPP: one test per statement, after `setup`.
 
         Programs can also use what `setup` imports.
+
+        Raises: TypeError if `statements` is one string.
         """
-        return cls("asserts", setup, statements=statements, entry_point=entry_point)
+        if isinstance(statements, str):
+            raise TypeError(
+                f"got the statements {statements[:60]!r}, expected a list of strings, one for each "
+                "test"
+            )
+        return cls("asserts", setup, statements=tuple(statements), entry_point=entry_point)
 
     @classmethod
     def unittest(

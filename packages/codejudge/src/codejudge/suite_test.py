@@ -125,3 +125,11 @@ def test_what_time_memory_or_a_signal_decided_may_end_otherwise_next_time() -> N
     assert not Verdict((passed,), "crashed").deterministic
     assert not Verdict((passed, CaseResult("b", "timeout", "timeout"))).deterministic
     assert not Verdict((passed, CaseResult("b", "failed", "MemoryError"))).deterministic
+
+
+def test_the_statements_of_a_suite_may_be_a_column_of_a_dataset():
+    listed = Suite.asserts(["assert f(1) == 2", "assert f(2) == 3"])
+    assert listed == Suite.asserts(("assert f(1) == 2", "assert f(2) == 3"))
+    assert len(listed.cases) == 2
+    with pytest.raises(TypeError, match="expected a list of strings"):
+        Suite.asserts("assert f(1) == 2")

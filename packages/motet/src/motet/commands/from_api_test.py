@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from motet.commands.from_api import ApiCall, of_api, parameters_of
-from motet.commands.main import app
+from motet.commands.main import whole_app
 from motet.errors import ConfigError
 
 FUNCTIONS = [
@@ -42,7 +42,7 @@ def test_only_what_a_command_line_cannot_give_is_left_out():
 
 
 def test_every_argument_and_option_has_a_help():
-    commands = {"": typer.main.get_command(app)}
+    commands = {"": typer.main.get_command(whole_app())}
     found = []
     while commands:
         name, command = commands.popitem()

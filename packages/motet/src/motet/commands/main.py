@@ -9,6 +9,7 @@ by the user.
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +30,7 @@ from motet.commands.from_api import ApiCall, of_api
 from motet.commands.machine import doctor, plan
 from motet.commands.options import AsJson, ConfigArgument, Overrides, parts_of
 from motet.errors import ConfigError
-from motet.user_code.installed import EXTRAS, installed, load, missing
+from motet.user_code.installed import EXTRAS, installed, load, missing, package_of
 
 if TYPE_CHECKING:
     from motet import api
@@ -252,31 +253,42 @@ def check(call: ApiCall) -> None:
     print_warnings(found.warnings)
 
 
-def _add_commands_of_packages() -> None:
-    """Add the commands of installed packages. One that cannot be loaded says why when it is used,
-    and so does one whose package is missing."""
+@cache
+def whole_app() -> typer.Typer:
+    """Return the command line with the commands of installed packages.
+
+    One that cannot be loaded says why when it is used, and so does one whose package is missing.
+    Raises: ConfigError if two packages register one command, or one registers a command of Motet.
+    """
+    own = {one.name or getattr(one.callback, "__name__", "") for one in app.registered_commands}
     absent = {
-        name: missing("commands", name)
+        name: f"motet {name} is not installed{why}"
         for groups in EXTRAS.values()
         for name in groups.get("commands", ())
+        if (why := missing("commands", name))
     }
-    for name in installed("commands"):
+    for name, point in installed("commands").items():
+        if name in own:
+            raise ConfigError(
+                f"{package_of(point)} registers the command {name!r}, which Motet has itself; "
+                "expected another name: uninstall the package, or ask its authors to rename it"
+            )
         try:
             command = load("commands", name)
         except ConfigError as error:
-            absent[name] = f": {error}"
+            absent[name] = str(error)
             continue
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
             app.command(name)(command)
     for name, why in absent.items():
-        if why:
-            app.command(
-                name,
-                hidden=True,
-                context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-            )(_refusing(f"motet {name} is not installed{why}"))
+        app.command(
+            name,
+            hidden=True,
+            context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+        )(_refusing(why))
+    return app
 
 
 def _refusing(text: str) -> Callable[[typer.Context], None]:
@@ -284,9 +296,6 @@ def _refusing(text: str) -> Callable[[typer.Context], None]:
         raise ConfigError(text)
 
     return refuse
-
-
-_add_commands_of_packages()
 
 
 def main() -> None:
@@ -297,7 +306,7 @@ def main() -> None:
 def _run() -> None:
     """Run the command. A wrong option or argument is an error of one line, like all others."""
     try:
-        code = app(prog_name="motet", standalone_mode=False)
+        code = whole_app()(prog_name="motet", standalone_mode=False)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()

@@ -309,6 +309,9 @@ def _as_recorded(document: Document, path: Path) -> Document:
     report = data.get("report")
     if complete and isinstance(report, Mapping):  # earlier versions logged to MLflow
         data["report"] = {key: value for key, value in report.items() if key != "mlflow"}
+    rollout = data.get("rollout")
+    if complete and isinstance(rollout, Mapping):  # earlier versions could shorten long prompts
+        data["rollout"] = {key: one for key, one in rollout.items() if key != "on_long_prompt"}
     return replace(document, data=data)
 
 

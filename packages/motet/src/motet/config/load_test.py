@@ -621,6 +621,16 @@ def test_a_recorded_schedule_is_read_by_its_name_of_before_and_a_new_config_is_n
         load_config(small, ["schedule={kind: turns, warmup: 7}"])
 
 
+def test_a_run_that_shortened_long_prompts_is_read(small, tmp_path):
+    now = dump_config(load_config(small))
+    then = now.replace("\nrollout:\n", "\nrollout:\n  on_long_prompt: drop_oldest_turn\n")
+    assert then != now
+    (tmp_path / "config.yaml").write_text(then)
+    assert load_config(tmp_path / "config.yaml") == load_config(small)
+    with pytest.raises(ConfigError, match=r"rollout\.on_long_prompt: unknown key"):
+        load_config(small, ["rollout.on_long_prompt=drop_oldest_turn"])
+
+
 def test_a_recorded_tracker_of_before_is_read_over_and_a_new_one_is_unknown(small, tmp_path):
     then = dump_config(load_config(small)).replace(
         "  trackio: null", "  mlflow: {experiment: motet}\n  trackio: null"

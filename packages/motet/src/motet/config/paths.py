@@ -97,7 +97,10 @@ SUFFIX = ".yaml"
 
 
 def named_configs() -> Mapping[str, Path]:
-    """Return name -> file of every config in an installed package, in alphabetical order."""
+    """Return name -> file of every config in an installed package, in alphabetical order.
+
+    Raises: ConfigError if two packages have a config of one name.
+    """
     found: dict[str, Path] = {}
     for point in installed("configs").values():
         try:
@@ -106,7 +109,13 @@ def named_configs() -> Mapping[str, Path]:
             continue
         for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
             for path in folder.rglob(f"*{SUFFIX}"):
-                found[path.relative_to(folder).with_suffix("").as_posix()] = path
+                name = path.relative_to(folder).with_suffix("").as_posix()
+                other = found.setdefault(name, path)
+                if other != path:
+                    raise ConfigError(
+                        f"two packages have a config {name!r}: {other} and {path}; expected one: "
+                        "uninstall the other"
+                    )
     return dict(sorted(found.items()))
 
 

@@ -72,9 +72,6 @@ class Plan(Settings):
     stop_by: Literal["branch", "round"] = "branch"
     """What `stop_at_reward` ends. branch: every joint action whose own reward reaches it. round:
     all joint actions of a Round, when their mean reward reaches it."""
-    on_long_prompt: Literal["fault"] = "fault"
-    """What happens to a prompt that is longer than the context: it is a counted fault. Earlier
-    versions could also drop its oldest messages."""
     timeout_seconds: PositiveFloat | None = 3600.0
     """Timeout for each start, observe, step or close of an environment, including its reward and
     the services it calls. After the timeout the call is interrupted and becomes a counted fault;

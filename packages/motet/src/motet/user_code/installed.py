@@ -55,7 +55,7 @@ def installed(group: Group) -> Mapping[str, EntryPoint]:
         other = found.setdefault(point.name, point)
         if other.value != point.value:
             raise ConfigError(
-                f"{_package(other)} and {_package(point)} both register {point.name!r} in "
+                f"{package_of(other)} and {package_of(point)} both register {point.name!r} in "
                 f"motet.{group}; expected one of them: uninstall the other"
             )
     return found
@@ -73,7 +73,7 @@ def load(group: Group, name: str) -> Any:
         return point.load()
     except Exception as error:  # a package may raise anything on import
         raise ConfigError(
-            f"{name} of the package {_package(point)} cannot be loaded: "
+            f"{name} of the package {package_of(point)} cannot be loaded: "
             f"{type(error).__name__}: {error}"
         ) from error
 
@@ -89,5 +89,5 @@ def missing(group: Group, name: str) -> str:
     return ""
 
 
-def _package(point: EntryPoint) -> str:
+def package_of(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else point.value

@@ -1,0 +1,1 @@
+"""Benchmarks for teams of language models: games with their rewards, for Motet."""
