@@ -106,7 +106,7 @@ def _refuse_mixtures(
 
 
 def print_comparison(rows: Sequence["ComparedRun"]) -> None:
-    """Print the rows of `motet.compare`, and the statistics of groups with several runs."""
+    """Print the rows of `motet_compare.compare`, and the statistics of groups with several runs."""
     table = titled(
         "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"]
     )

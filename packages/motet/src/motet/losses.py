@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from motet.errors import ConfigError, MotetError
-from motet.user_code.own_code import place_of_error
+from motet.user_code.own_code import called
 
 Reduction: TypeAlias = Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"]
 
@@ -173,15 +173,7 @@ def checked_loss(
 
     @wraps(function)
     def call(inputs: LossInputs) -> Tensor:
-        try:
-            result = function(inputs)
-        except (MotetError, MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            place = place_of_error(error)
-            raise MotetError(
-                f"{who} raised {type(error).__name__}: {error}{f' ({place})' if place else ''}"
-            ) from error
+        result = called(function, inputs, who)
         shape = list(inputs.logp_BL.shape)
         expected = f"expected one loss per token, a float tensor of shape [B, L] = {shape}"
         if not isinstance(result, Tensor):

@@ -18,7 +18,7 @@ from motet.credit.returns import segment_mean
 from motet.credit.table import Table
 from motet.errors import MotetError
 from motet.settings import Algorithm
-from motet.user_code.own_code import place_of_error
+from motet.user_code.own_code import called
 
 Given = TypeVar("Given")
 
@@ -107,21 +107,9 @@ def checked(
 
     @wraps(function)
     def call(given: Given) -> Tensor:
-        return _finite(_called(function, given, who), size(given), who)
+        return _finite(called(function, given, who), size(given), who)
 
     return call
-
-
-def _called(function: Callable[[Given], Any], given: Given, who: str) -> Any:
-    try:
-        return function(given)
-    except (MotetError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        place = place_of_error(error)
-        raise MotetError(
-            f"{who} raised {type(error).__name__}: {error}{f' ({place})' if place else ''}"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -140,7 +128,7 @@ class CheckedCredit:
         return cls(function, f"credit function {getattr(function, '__qualname__', function)}")
 
     def __call__(self, step: CreditStep) -> Tensor | list[Tensor]:
-        result, count = _called(self.function, step, self.who), len(step.samples)
+        result, count = called(self.function, step, self.who), len(step.samples)
         if not isinstance(result, list | tuple) or not any(isinstance(x, Tensor) for x in result):
             also = f", or a list of {count} tensors with one number per token"
             return _finite(result, count, self.who, also)

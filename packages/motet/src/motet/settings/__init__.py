@@ -1,7 +1,7 @@
 """Settings that a config file fills in: every field with its default and its meaning.
 
-They are a package of their own because the packages credit, rollout and models all read them, and
-those packages may not import each other.
+They are a room of their own because the rooms credit, rollout and models all read them, and those
+rooms may not import each other.
 """
 
 from motet.settings.alarms import AlarmBounds

@@ -11,10 +11,15 @@ import sysconfig
 import time
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeVar
+
+from motet.errors import MotetError
+
+Argument = TypeVar("Argument")
 
 OURS = frozenset(
     {
@@ -202,6 +207,25 @@ def origin(error: BaseException) -> BaseException:
             error = error.__cause__
         else:
             return error
+
+
+def called(function: Callable[[Argument], Any], given: Argument, who: str) -> Any:
+    """Call a user's function of tensors. `who` names it.
+
+    Errors of the machine, such as too little memory, pass through. Raises: MotetError with the line
+    of the user's file for every other error.
+    """
+    try:
+        return function(given)
+    except (MotetError, MemoryError):
+        raise
+    except Exception as error:
+        if type(error).__name__ == "OutOfMemoryError":  # of torch, which is not imported here
+            raise
+        place = place_of_error(error)
+        raise MotetError(
+            f"{who} raised {type(error).__name__}: {error}{f' ({place})' if place else ''}"
+        ) from error
 
 
 def place_of_error(error: BaseException) -> str:
