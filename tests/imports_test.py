@@ -54,9 +54,11 @@ def typed_names(file):
 
 def test_no_two_public_names_differ_in_capitals_or_underscores():
     import motet
-    from motet.commands.main import app
+    from motet.commands.main import whole_app
 
-    commands = [command.name or command.callback.__name__ for command in app.registered_commands]
+    commands = [
+        command.name or command.callback.__name__ for command in whole_app().registered_commands
+    ]
     for names in ([*motet.__all__, *commands], motet.loop.__all__):
         plain = {name: name.casefold().replace("_", "") for name in names}
         assert len(set(plain.values())) == len(plain), plain

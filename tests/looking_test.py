@@ -103,7 +103,7 @@ def look_everywhere(run: Path, other: Path) -> list[str]:
         ["doctor", "--no-hub"],
     ]
     for command in commands:
-        result = CliRunner().invoke(cli.app, command)
+        result = CliRunner().invoke(cli.whole_app(), command)
         assert result.exception is None or isinstance(
             result.exception, (SystemExit, motet.MotetError)
         ), (command, result.exception)

@@ -10,7 +10,7 @@ import pytest
 
 import motet
 from motet import api
-from motet.commands.main import app
+from motet.commands.main import whole_app
 from motet.errors import ConfigError
 from motet.models import devices
 from motet.models.devices import CudaMemory
@@ -108,9 +108,9 @@ def test_a_plan_and_a_dry_run_give_the_same_bytes(config_of, policies, sections)
 def test_both_commands_print_the_same_memory(config_of, tmp_path, capsys):
     path = tmp_path / "mine.yaml"
     path.write_text(json.dumps(config_of(SMALL, LORA) | {"environment": {"name": "relay"}}))
-    app(["train", str(path), "--dry-run"], standalone_mode=False)
+    whole_app()(["train", str(path), "--dry-run"], standalone_mode=False)
     dry = re.search(r"│ total +│ ([\d.]+) │", capsys.readouterr().out)[1]
-    app(["plan", str(path), "--gpu", "rtx4090-24"], standalone_mode=False)
+    whole_app()(["plan", str(path), "--gpu", "rtx4090-24"], standalone_mode=False)
     shown = capsys.readouterr().out
     assert re.search(rf"│ run +│ +1 │ +p, q │ {dry} │ fits │", shown)
     assert 0.2 < float(dry) < 2, "two adapters on 135 million weights are far from 24 GB"
@@ -190,12 +190,12 @@ def test_the_command_prints_tables_and_json(large, tmp_path, capsys):
     path = tmp_path / "large.yaml"
     path.write_text(json.dumps(large(cluster={})))
     said = ["plan", str(path), "--prompt-tokens", "512"]
-    app(said, standalone_mode=False)
+    whole_app()(said, standalone_mode=False)
     shown = capsys.readouterr().out
     assert re.search(r"│ p +│ +1 │ +3 │ +p │ [\d.]+ │ too big │", shown)
     assert "Most of it is gradients and optimizers" in shown
     assert "a first prompt has 512 tokens" in shown
-    app([*said, "--json"], standalone_mode=False)
+    whole_app()([*said, "--json"], standalone_mode=False)
     plain = json.loads(capsys.readouterr().out)
     assert (plain["gpu"], plain["gpu_memory"]) == ("h100-80", 80 * 10**9)
     assert (plain["gpus"], plain["least_gpus"]) == (2, {"p": 3, "q": 3})

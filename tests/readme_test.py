@@ -18,7 +18,7 @@ import typer
 import yaml
 
 import motet
-from motet.commands.main import app
+from motet.commands.main import whole_app
 from motet.config.paths import named_configs
 
 ROOT = Path(__file__).parent.parent
@@ -54,7 +54,7 @@ def test_readme_has_the_blocks_that_are_tried_here():
 
 
 def test_every_command_has_its_options_and_every_file_is_there(tmp_path):
-    commands = typer.main.get_command(app).commands
+    commands = typer.main.get_command(whole_app()).commands
     made = (ROOT / "Makefile").read_text()
     for program, *rest in words():
         if program == "motet":
