@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-one test-examples test-wide test-slow test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -40,6 +40,9 @@ test-examples: install  ## train what docs, examples and published commands show
 
 test-slow: install  ## the longer runs
 	$(VENV)/bin/python -m pytest -m slow
+
+test-gpu: install  ## on a machine with a GPU: models, and whole runs to the bit
+	MOTET_TEST_GPU=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest packages/motet/src/motet/models tests/gpu -k 'cuda or gpu'
 
 test-vllm: $(CLUSTER_VENV)/.vllm  ## engines of vLLM on the CPU: log-probabilities, kills, trainings
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/vllm

@@ -12,12 +12,13 @@ import motet
 from tests import fork_server
 from tests.fixtures.wide import widely
 from tests.small_runs import (
+    DEATHS,
     GAMES,
-    LORA,
     ROOT,
     contents,
     rows,
     run_config,
+    steps,
     summary,
     weights,
 )
@@ -59,72 +60,6 @@ def test_grpo_is_magrpo_with_one_agent_to_the_bit(train, tmp_path):
 
 
 # ------------------------------------------------------------------------------- killed and resumed
-
-MOVING = {"name": "mareinforce", "baseline": "moving_average", "repeat_last_reward": False}
-ADAPTING = {"kl_in": "reward", "kl_coefficient": 0.1, "kl_target": 0.5, "kl_horizon": 8}
-DEATHS = {
-    # two steps and an evaluation after the checkpoint of step 2 are lost
-    "a moving average": (
-        run_config(
-            name="moving",
-            algorithm=MOVING,
-            train={"steps": 5, "tasks_per_step": 2, "checkpoint_every": 2},
-            evaluation={"every": 3},
-        ),
-        5,
-    ),
-    "adapters on a warm base": (
-        run_config(
-            name="lora",
-            policies=LORA,
-            warmup={"steps": 2, "batch_size": 4},
-            algorithm={"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1},
-            train={"steps": 3, "tasks_per_step": 2, "checkpoint_every": 1},
-        ),
-        5,
-    ),
-    "critics, several updates and prices that adapt": (
-        run_config(
-            name="ippo",
-            game={"turns": 2},
-            policies=LORA,
-            rollout={"samples": [2, 2]},
-            algorithm={"name": "ippo", "minibatches": 2, **ADAPTING},
-            critic={"train": "lora", "epochs": 2},
-            train={"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2},
-        ),
-        4,
-    ),
-    "critics on their policies, token by token, one turn at a time": (
-        run_config(
-            name="maporl",
-            game={"turns": 2},
-            policies={"p": {"model": "tiny"}},
-            team={"a": "p", "b": "p"},
-            rollout={"samples": [2, 1]},
-            algorithm={"name": "maporl", "minibatches": 2},
-            critic={"train": "policy", "coefficient": 0.1},
-            schedule={"kind": "turns", "first_turn_steps": 1, "block": 1},
-            train={"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2},
-        ),
-        4,
-    ),
-    "steps that are scaled back": (
-        run_config(
-            name="bounded",
-            optimizer={"learning_rate": 0.3},
-            train={"steps": 4, "tasks_per_step": 2, "max_step_kl": 0.05, "checkpoint_every": 2},
-        ),
-        4,
-    ),
-    "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
-    "after the warm-up, before a checkpoint": (
-        run_config(name="early", warmup={"steps": 3, "batch_size": 4}),
-        3,
-    ),
-    "in the last evaluation": (run_config(name="late"), 3),
-}
-"""Config, and number of lines of its metrics at which the run is killed."""
 
 
 @pytest.fixture(scope="session")
@@ -200,6 +135,18 @@ def test_a_run_resumes_under_its_own_config_only(train):
     with pytest.raises(motet.ConfigError, match="--resume continues"):
         train(run_config())
     assert contents(run) == before
+
+
+def test_a_run_resumes_on_another_device_and_says_so(train):
+    config = run_config()
+    run = train(config)
+    config["models"]["tiny"]["device"] = "auto"
+    resumed = train(config, ["train.steps=3"], resume=True)
+    assert resumed == run
+    assert len(steps(run)) == 3
+    warning = summary(run)["warnings"][0]
+    assert "models.tiny.device was cpu and is auto" in warning
+    assert "in the last bits" in warning
 
 
 def test_a_run_resumes_with_another_number_of_threads_and_says_so(train):

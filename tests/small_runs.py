@@ -95,3 +95,71 @@ def all_outcomes(run: Path) -> list[motet.Outcome]:
 
 
 LORA = {"p": {"model": "tiny", "train": "lora"}, "q": {"model": "tiny", "train": "lora"}}
+
+# ------------------------------------------------------------------------------- killed and resumed
+
+MOVING = {"name": "mareinforce", "baseline": "moving_average", "repeat_last_reward": False}
+ADAPTING = {"kl_in": "reward", "kl_coefficient": 0.1, "kl_target": 0.5, "kl_horizon": 8}
+DEATHS = {
+    # two steps and an evaluation after the checkpoint of step 2 are lost
+    "a moving average": (
+        run_config(
+            name="moving",
+            algorithm=MOVING,
+            train={"steps": 5, "tasks_per_step": 2, "checkpoint_every": 2},
+            evaluation={"every": 3},
+        ),
+        5,
+    ),
+    "adapters on a warm base": (
+        run_config(
+            name="lora",
+            policies=LORA,
+            warmup={"steps": 2, "batch_size": 4},
+            algorithm={"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1},
+            train={"steps": 3, "tasks_per_step": 2, "checkpoint_every": 1},
+        ),
+        5,
+    ),
+    "critics, several updates and prices that adapt": (
+        run_config(
+            name="ippo",
+            game={"turns": 2},
+            policies=LORA,
+            rollout={"samples": [2, 2]},
+            algorithm={"name": "ippo", "minibatches": 2, **ADAPTING},
+            critic={"train": "lora", "epochs": 2},
+            train={"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2},
+        ),
+        4,
+    ),
+    "critics on their policies, token by token, one turn at a time": (
+        run_config(
+            name="maporl",
+            game={"turns": 2},
+            policies={"p": {"model": "tiny"}},
+            team={"a": "p", "b": "p"},
+            rollout={"samples": [2, 1]},
+            algorithm={"name": "maporl", "minibatches": 2},
+            critic={"train": "policy", "coefficient": 0.1},
+            schedule={"kind": "turns", "first_turn_steps": 1, "block": 1},
+            train={"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2},
+        ),
+        4,
+    ),
+    "steps that are scaled back": (
+        run_config(
+            name="bounded",
+            optimizer={"learning_rate": 0.3},
+            train={"steps": 4, "tasks_per_step": 2, "max_step_kl": 0.05, "checkpoint_every": 2},
+        ),
+        4,
+    ),
+    "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
+    "after the warm-up, before a checkpoint": (
+        run_config(name="early", warmup={"steps": 3, "batch_size": 4}),
+        3,
+    ),
+    "in the last evaluation": (run_config(name="late"), 3),
+}
+"""Config, and number of lines of its metrics at which the run is killed."""

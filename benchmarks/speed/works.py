@@ -111,6 +111,7 @@ def title(job: Job) -> str:
         f"G {job.group}",
         "1 prompt" if job.prompts == 1 else f"{job.prompts} prompts",
     ]
+    words += ["LoRA"] * job.adapters
     words += ["two-turn tree"] * (job.turns == 2) + ["reference KL"] * job.reference_kl
     if job.model != "6.6M":
         words.append("vocabulary 151,936" if job.model == "20M" else job.model)
@@ -189,6 +190,9 @@ def _on_cuda() -> Iterator[Work]:
         yield against("comlrl", f"comlrl_8_{size}", half, agents=agents, model=model, prompts=8)
         yield against("comlrl", f"tree_1_{size}", half, agents=agents, model=model, turns=2)
         yield against("trl", f"trl_4_{size}", half, agents=1, model=model, prompts=4)
+        yield against(
+            "trl", f"trl_lora_{size}", half, agents=1, model=model, prompts=8, adapters=True
+        )
     for work in beside_itself("bfloat16", "Qwen2.5-0.5B", "Qwen2.5-0.5B"):
         yield replace(
             work, claims=tuple(replace(claim, must=None, aim=None) for claim in work.claims)

@@ -34,6 +34,8 @@ FREE = re.compile(
 
 `threads` is one of them: another number of threads is a warning.
 """
+_DEVICE = re.compile(r"models\.[^.]+\.device")
+"""Keys that may change on resume and change the last bits, as another machine does."""
 _WITHOUT_CLUSTER = {"cluster.samplers.engine": "own"}
 """The settings of `cluster` whose results are those of a run without the section."""
 
@@ -106,7 +108,7 @@ def _check_metrics(folder: RunFolder, found: Checkpoint) -> None:
 
 
 def _check_config(place: Path, settings: RunConfig) -> list[str]:
-    """Return warnings about objects of Python that were replaced.
+    """Return warnings about objects of Python that were replaced, and models that moved.
 
     Raises: CannotResume if another key differs that changes results.
     """
@@ -126,6 +128,13 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
                 "is played with the newest weights, so the run differs from an uninterrupted one "
                 "of this length (train.max_lag 1)"
             )
+    moved = [key for key in changed if _DEVICE.fullmatch(key)]
+    changed = [key for key in changed if key not in moved]
+    warnings += [
+        f"{key} was {then.get(key)} and is {now.get(key)}: results may differ from an "
+        "uninterrupted run in the last bits"
+        for key in moved
+    ]
     replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
     sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)
     changed = [key for key in changed if key not in replaced and not key.startswith(sections)]
