@@ -86,6 +86,7 @@ def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
         keep=[
             "a moving average",
             "steps that are scaled back",
+            "further tasks for flat groups",
             "critics, several updates and prices that adapt",
             "within the warm-up",
             "in the last evaluation",

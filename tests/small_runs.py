@@ -155,6 +155,15 @@ DEATHS = {
         ),
         4,
     ),
+    "further tasks for flat groups": (
+        run_config(
+            name="refill",
+            rollout={"samples": [2], "refill": 2},
+            optimizer={"learning_rate": 1e-2, "relative_epsilon": 0.5},
+            train={"steps": 4, "tasks_per_step": 2, "checkpoint_every": 2},
+        ),
+        4,
+    ),
     "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
     "after the warm-up, before a checkpoint": (
         run_config(name="early", warmup={"steps": 3, "batch_size": 4}),

@@ -254,6 +254,8 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         _check_pairs(algorithm.pairs, plan)
     if algorithm.group is not None:
         _check_groups(algorithm.group, plan)
+    if plan.refill:
+        _check_refill(algorithm, plan)
     if plan.prunes:
         _check_pruning(algorithm, plan)
     if algorithm.stopped_weight != 1.0 and plan.stop_at_reward is None:
@@ -305,6 +307,17 @@ def _check_groups(group: GroupCredit, plan: Plan) -> None:
         raise ConfigError(
             f"baseline {group.baseline} compares joint actions that differ in one agent only, "
             f"got rollout.pairing {plan.pairing}: set rollout.pairing: crossed"
+        )
+
+
+def _check_refill(algorithm: Algorithm, plan: Plan) -> None:
+    group = algorithm.group
+    if group is None or not _baseline(group).siblings:
+        got = "no groups" if group is None else f"baseline {group.baseline}"
+        raise ConfigError(
+            f"rollout.refill {plan.refill} is for groups that teach nothing because all their "
+            f"samples ended alike, got {got}: use a baseline that compares samples, such as "
+            "group_mean, or drop refill"
         )
 
 

@@ -50,12 +50,21 @@ class _TrainState:
     optimizer: torch.optim.Optimizer
     steps_done: int = 0
     loss: float | None = None
+    squares: float = 0.0
+    """Sum over the steps of the mean square of the clipped gradient's entries."""
     pace: float = 1.0
     """Factor of the learning rate: below 1 after steps that were scaled back."""
     kept: list[Tensor] | None = None
     """Copies of the weights at the beginning of a training step."""
     scaled: bool = False
     """Whether this training step was scaled back."""
+
+    def next_epsilon(self, norm: float) -> float:
+        """Count a gradient of this norm, and return AdamW's epsilon for its step."""
+        entries = sum(parameter.numel() for parameter in self.parameters)
+        self.squares += min(norm, self.settings.clip_norm) ** 2 / entries
+        usual = math.sqrt(self.squares / (self.steps_done + 1))
+        return self.settings.epsilon + self.settings.relative_epsilon * usual
 
     @property
     def rate(self) -> float:
@@ -188,10 +197,15 @@ class LocalLearner:
         return figures
 
     def _step(self, state: _TrainState, norm: Tensor) -> dict[str, float]:
-        rate = state.rate
+        rate, size = state.rate, norm.item()
         clip_grads_with_norm_(state.parameters, state.settings.clip_norm, norm)
         for group in state.optimizer.param_groups:
             group["lr"] = rate
+        if state.settings.relative_epsilon > 0.0:
+            epsilon = state.next_epsilon(size)
+            for group in state.optimizer.param_groups:
+                if "eps" in group:
+                    group["eps"] = epsilon
         stepping = (
             f"in the optimizer step of {sum(p.numel() for p in state.parameters):,} weights of "
             f"{state.learning.name}"
@@ -199,7 +213,7 @@ class LocalLearner:
         with oom_hint(stepping, _SMALLER, state.learning.backbone.device):
             state.optimizer.step()
         assert state.loss is not None
-        figures = {"loss": state.loss, "grad_norm": norm.item(), "learning_rate": rate}
+        figures = {"loss": state.loss, "grad_norm": size, "learning_rate": rate}
         state.steps_done += 1
         return figures
 
@@ -248,10 +262,14 @@ class LocalLearner:
     # ---------------------------------------------------------------------------------- checkpoints
 
     def facts(self, name: str) -> dict[str, float]:
-        """Return `{"step": steps done}`, and `pace` if it is not 1."""
+        """Return `{"step": steps done}`, and `pace` and `squares` if they differ from the start."""
         state = self._train_states[name]
-        pace = {} if state.pace == 1.0 else {"pace": state.pace}
-        return {"step": state.steps_done, **pace}
+        facts: dict[str, float] = {"step": state.steps_done}
+        if state.pace != 1.0:
+            facts["pace"] = state.pace
+        if state.squares:
+            facts["squares"] = state.squares
+        return facts
 
     def state(self, name: str) -> OptimizerState:
         """Return the optimizer state, and its facts.
@@ -271,6 +289,7 @@ class LocalLearner:
         load_into(own.optimizer, own.parameters, tensors, own.settings.kind, name)
         own.steps_done, own.loss = facts["step"], None
         own.pace, own.kept, own.scaled = facts.get("pace", 1.0), None, False
+        own.squares = facts.get("squares", 0.0)
 
 
 def _train_state(learning: Policy | Critic, settings: Optimizer, steps: int) -> _TrainState:

@@ -46,7 +46,11 @@ class Optimizer(Settings):
     betas: tuple[Share, Share] = (0.9, 0.95)
     """AdamW's decay rates of the running averages of the gradient and of its square."""
     epsilon: PositiveFloat = 1e-8
-    """AdamW's term that prevents division by zero."""
+    """AdamW's term that prevents division by zero, in the units of the gradient."""
+    relative_epsilon: NonNegativeFloat = 0.0
+    """Added to epsilon: so many times the root mean square of all gradient entries of the policy so
+    far, after clipping. AdamW's step has nearly the same length whatever the evidence; with this
+    term, a step on weaker evidence than usual is shorter. Ignored by an optimizer of your own."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay per step, as a fraction of the learning rate."""
     clip_norm: PositiveFloat = 1.0

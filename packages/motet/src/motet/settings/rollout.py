@@ -89,6 +89,11 @@ class Plan(Settings):
     from the same state, so `step` of an environment that cannot branch is not retried. A reward is
     called again without a step."""
 
+    refill: NonNegativeInt = 0
+    """How many further waves of tasks a training step may play until it has `train.tasks_per_step`
+    whose joint actions did not all end alike (by `success`, else by the last reward). Only those
+    are trained on. 0: the tasks of the step are all, whatever they teach."""
+
     @model_validator(mode="after")
     def _something_stops(self) -> Self:
         if self.stop_by != "branch" and self.stop_at_reward is None:

@@ -12,7 +12,7 @@ from motet.errors import MotetError, TrainingDiverged
 from motet.models.completions import NOT_FINITE
 from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
-from motet.trainer import step_bound
+from motet.trainer import refill, step_bound
 from motet.trainer.components import TrainComponents
 from motet.trainer.credited import Earlier, credit_of, with_earlier_pairs
 from motet.trainer.learn import learn_pairs, learn_samples
@@ -58,22 +58,42 @@ async def play_step(
     number: int,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> Played:
-    """Sample the episodes of step `number` from its seed. `on_episode` gets each when it ends."""
+    """Sample the episodes of step `number` from its seed. `on_episode` gets each when it ends.
+
+    With `rollout.refill`, further waves of tasks are played while too few groups teach.
+    """
     clock, before = Stopwatch(), components.models.timings()
     algorithm, group = components.algorithm, components.algorithm.group
-    episodes = await components.stop.unless_wished(
-        collect(
-            components.environment,
-            tasks,
-            components.models.sampler,
-            components.team_for(algorithm.pairs),
-            components.plan,
-            run_seed=components.seed,
-            tag=f"{number:06d}",
-            greedy_path=group is not None and group.baseline == "greedy_path",
-            on_episode=on_episode,
+
+    async def play(tasks: Sequence[Task], tag: str) -> list[Episode]:
+        return await components.stop.unless_wished(
+            collect(
+                components.environment,
+                tasks,
+                components.models.sampler,
+                components.team_for(algorithm.pairs),
+                components.plan,
+                run_seed=components.seed,
+                tag=tag,
+                greedy_path=group is not None and group.baseline == "greedy_path",
+                on_episode=on_episode,
+            )
         )
-    )
+
+    episodes = await play(tasks, f"{number:06d}")
+    for wave in range(1, components.plan.refill + 1):
+        missing = len(tasks) - sum(bool(refill.teaching(episode)) for episode in episodes)
+        further = refill.further_tasks(
+            components.tasks["train"],
+            [episode.task for episode in episodes],
+            components.seed,
+            number,
+            wave,
+            missing,
+        )
+        if not further:
+            break
+        episodes += await play(further, f"{number:06d}+{wave}")
     clock.lap("play")
     parts = _parts_of_play(clock.seconds["play"], before, components.models.timings())
     return Played(episodes, {**clock.seconds, **parts})
@@ -95,11 +115,16 @@ async def learn_step(
     `ahead`: the games of the next step. The new weights are published after they have ended.
     """
     clock, pairs = Stopwatch(), components.algorithm.pairs
-    credit = await credit_of(components, played.episodes, state, clock)
+    episodes = played.episodes
+    if components.plan.refill:
+        episodes = refill.chosen(episodes, components.tasks_per_step)
+    credit = await credit_of(components, episodes, state, clock)
     if pairs is not None and pairs.replay.mode != "current":
         credit = await with_earlier_pairs(components, credit, number, earlier)
     clock.lap("credit")
     samples = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]
+    if components.plan.refill:
+        samples = refill.without_flat_rounds(samples, episodes, components.algorithm)
     values = [
         one
         for one in credit.values
