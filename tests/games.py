@@ -56,6 +56,9 @@ class Lottery(motet.Environment[Talk]):
         """Tasks whose every step raises."""
         unlucky: float = -1.0
         """A step raises if its luck is at most this."""
+        varied: bool = False
+        """Success is an answer of several different characters, which a team that has fallen apart
+        does not give."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -91,9 +94,14 @@ class Lottery(motet.Environment[Talk]):
             after,
             dict.fromkeys(self.agents, reward),
             turn == self.options.turns,
-            success=luck(after) >= 0.5,
+            success=self._success(after),
             metrics={"length": sum(map(len, after.said))},
         )
+
+    def _success(self, after: Talk) -> bool:
+        if self.options.varied:
+            return all(len(set(text)) > 1 for text in after.said)
+        return luck(after) >= 0.5
 
 
 class Coded(Lottery):

@@ -87,6 +87,7 @@ def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "a moving average",
             "steps that are scaled back",
             "further tasks for flat groups",
+            "after a rollback",
             "critics, several updates and prices that adapt",
             "within the warm-up",
             "in the last evaluation",

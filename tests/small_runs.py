@@ -164,6 +164,16 @@ DEATHS = {
         ),
         4,
     ),
+    "after a rollback": (
+        run_config(
+            name="rollback",
+            game={"varied": True},
+            optimizer={"learning_rate": 1.0},
+            train={"steps": 10, "tasks_per_step": 2, "checkpoint_every": 3},
+            alarms={"rollback": {"after": 1, "times": 2}},
+        ),
+        9,
+    ),
     "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
     "after the warm-up, before a checkpoint": (
         run_config(name="early", warmup={"steps": 3, "batch_size": 4}),

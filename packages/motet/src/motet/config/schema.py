@@ -442,6 +442,12 @@ def _unfit_pairs(config: RunKeys) -> list[Complaint]:
 
 
 def _unfit_lag(config: RunKeys) -> list[Complaint]:
+    if config.train.max_lag and config.alarms.rollback is not None:
+        text = (
+            "alarms.rollback returns to earlier weights, but with train.max_lag 1 the next step is "
+            "already played with the ones that it leaves: set rollback: null, or train.max_lag: 0"
+        )
+        return [(("alarms", "rollback"), text)]
     if not config.train.max_lag or config.report.episodes != "none":
         return []
     text = (

@@ -54,6 +54,8 @@ class _TrainState:
     """Sum over the steps of the mean square of the clipped gradient's entries."""
     pace: float = 1.0
     """Factor of the learning rate: below 1 after steps that were scaled back."""
+    share: float = 1.0
+    """Factor of the learning rate: below 1 after rollbacks."""
     kept: list[Tensor] | None = None
     """Copies of the weights at the beginning of a training step."""
     scaled: bool = False
@@ -68,7 +70,7 @@ class _TrainState:
 
     @property
     def rate(self) -> float:
-        return self.pace * self.settings.rate(self.steps_done, self.steps)
+        return self.pace * self.share * self.settings.rate(self.steps_done, self.steps)
 
 
 class LocalLearner:
@@ -262,11 +264,14 @@ class LocalLearner:
     # ---------------------------------------------------------------------------------- checkpoints
 
     def facts(self, name: str) -> dict[str, float]:
-        """Return `{"step": steps done}`, and `pace` and `squares` if they differ from the start."""
+        """Return `{"step": steps done}`, and what else differs from the start: `pace`, `share`,
+        `squares`."""
         state = self._train_states[name]
         facts: dict[str, float] = {"step": state.steps_done}
         if state.pace != 1.0:
             facts["pace"] = state.pace
+        if state.share != 1.0:
+            facts["share"] = state.share
         if state.squares:
             facts["squares"] = state.squares
         return facts
@@ -289,7 +294,7 @@ class LocalLearner:
         load_into(own.optimizer, own.parameters, tensors, own.settings.kind, name)
         own.steps_done, own.loss = facts["step"], None
         own.pace, own.kept, own.scaled = facts.get("pace", 1.0), None, False
-        own.squares = facts.get("squares", 0.0)
+        own.share, own.squares = facts.get("share", 1.0), facts.get("squares", 0.0)
 
 
 def _train_state(learning: Policy | Critic, settings: Optimizer, steps: int) -> _TrainState:

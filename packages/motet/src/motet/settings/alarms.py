@@ -7,6 +7,20 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from motet.settings.base import Probability, Settings, Share
 
 
+class Rollback(Settings):
+    """Return to the best weights so far when the team has lost its success.
+
+    That is when the mean success of `after` steps is below half of its best and nine tenths of the
+    groups fail altogether, `after` steps in a row. The learning rates are halved each time. It is
+    said in the log, the metrics, the summary and the viewer.
+    """
+
+    after: PositiveInt = 3
+    """Number of steps in a row."""
+    times: PositiveInt = 3
+    """The most rollbacks of a run."""
+
+
 class AlarmBounds(Settings):
     """Bounds for metrics that indicate a collapse of the team.
 
@@ -37,5 +51,7 @@ class AlarmBounds(Settings):
     unless_success: Probability | None = 0.9
     """A step with at least this success rate counts as within all bounds, because a team that has
     solved a task gives the same completion again and again."""
+    rollback: Rollback | None = None
+    """Return to the best weights when the team has lost its success. Off unless set."""
     stop: bool = False
     """Whether an alarm also stops the run. It then saves a checkpoint."""

@@ -78,6 +78,7 @@ def test_counting_goes_on_where_a_run_was_killed():
 def test_every_bound_is_a_field_of_the_settings():
     assert {watched.bound for watched in WATCHED} == set(AlarmBounds.model_fields) - {
         "patience",
+        "rollback",
         "stop",
         "unless_success",
         "max_mismatch",

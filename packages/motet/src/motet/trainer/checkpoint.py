@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +100,8 @@ class CheckpointWriter:
 
     def __init__(self, root: Path, retention: Retention) -> None:
         self._root, self._retention = root, retention
+        self.pinned: set[int] = set()
+        """Steps whose checkpoints are kept too."""
         self._copies: dict[str, Tensor] = {}
         self._thread: threading.Thread | None = None
         self._failed: OSError | None = None
@@ -147,7 +149,7 @@ class CheckpointWriter:
         try:
             for path in rests_on:
                 _sync(path)
-            save(self._root, checkpoint, self._retention)
+            save(self._root, checkpoint, self._retention, self.pinned)
         except (OSError, SafetensorError) as error:
             self._failed = _refused(error, self._root / _NAME.format(checkpoint.step))
 
@@ -167,8 +169,12 @@ def _refused(error: OSError | SafetensorError, path: Path) -> OSError:
     )
 
 
-def save(root: Path, checkpoint: Checkpoint, retention: Retention) -> Path:
+def save(
+    root: Path, checkpoint: Checkpoint, retention: Retention, pinned: Collection[int] = ()
+) -> Path:
     """Write `root/step-NNNNNN` atomically and remove the checkpoints that are not kept.
+
+    `pinned` are steps to keep whatever `retention` says.
 
     A reader sees all of it or nothing. A valid checkpoint of the same step stays as it is, because
     the same step of the same run has the same content.
@@ -190,7 +196,7 @@ def save(root: Path, checkpoint: Checkpoint, retention: Retention) -> Path:
     there = {step_of(folder): folder for folder in folders(root)}
     past = {step: _rank(folder) for step, folder in there.items() if step <= checkpoint.step}
     # Also remove later steps: they are broken, because a resumed run starts from a valid one.
-    for step in there.keys() - retention.keeps(past):
+    for step in there.keys() - retention.keeps(past) - set(pinned):
         _remove(there[step])
     return final
 

@@ -17,6 +17,7 @@ from motet.trainer.checkpoint import (
     folders,
     newest,
     save,
+    step_of,
     what_is_wrong,
 )
 
@@ -184,10 +185,10 @@ def test_what_is_written_beside_is_what_stood_when_it_began(tmp_path, monkeypatc
     """The run changes its weights while the writer is paused in the middle."""
     begun, resume_command = threading.Event(), threading.Event()
 
-    def slowly(root, found, retention):
+    def slowly(root, found, retention, pinned):
         begun.set()
         assert resume_command.wait(60)
-        return save(root, found, retention)
+        return save(root, found, retention, pinned)
 
     monkeypatch.setattr("motet.trainer.checkpoint.save", slowly)
     writer, weights, state = CheckpointWriter(tmp_path, KEEP), torch.zeros(3), {"deep": [1]}
@@ -268,3 +269,11 @@ def test_shards_left_by_a_driver_that_was_killed_are_removed(tmp_path):
     shards_of(left)
     save(tmp_path, with_shards(1), KEEP)
     assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]
+
+
+def test_pinned_checkpoints_stay_beside_the_newest(tmp_path):
+    for step in range(1, 6):
+        save(tmp_path, Checkpoint(step, {}, {}), Retention(1), {2, 3})
+    assert [step_of(folder) for folder in folders(tmp_path)] == [5, 3, 2]
+    save(tmp_path, Checkpoint(6, {}, {}), Retention(1), {3})
+    assert [step_of(folder) for folder in folders(tmp_path)] == [6, 3]

@@ -11,7 +11,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from motet.core import CreditState, Draws, Episode
 from motet.core.records import as_json
@@ -19,6 +19,7 @@ from motet.errors import Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
 from motet.trainer import figures
+from motet.trainer.alarms import Alarm
 from motet.trainer.ahead import next_games, played_ahead
 from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint
@@ -152,7 +153,7 @@ class TrainingRun:
                     components, played, number, credit_state, fitted, self._folder.recorded, ahead
                 )
             pending = None if ahead is None else ahead.result()
-            await self._finish(step, credit_state, pending)
+            credit_state = await self._finish(step, credit_state, pending)
 
     async def _play(self, components: TrainComponents, number: int) -> Played:
         """Play and record the games of a step."""
@@ -182,14 +183,18 @@ class TrainingRun:
 
     async def _finish(
         self, step: TrainStep, credit_state: CreditState, pending: Played | None
-    ) -> None:
+    ) -> CreditState:
         """Log a step, then evaluate and save if that is due. A callback may end the training here.
+
+        Returns the state of the credit: another one if the step was rolled back.
 
         Raises: MotetError if an alarm stops the run; Interrupted.
         """
         self._last_step = None
         measured, alarm = self._log(step)
-        components = self._components
+        components, judged = self._components, self._judge(step.number, measured)
+        if judged == "back":
+            credit_state = await self._go_back(step.number, measured)
         every = components.evaluation.every
         evaluation_due = bool(every and components.heldout and step.number % every == 0)
         facts, evaluated = self._models.facts(), not evaluation_due
@@ -204,7 +209,7 @@ class TrainingRun:
             last = self._is_last(step.number)
         self._saver.keep_best(finished, self._run_state, measured)
         every = components.train.checkpoint_every
-        if last or (every and step.number % every == 0):
+        if last or judged is not None or (every and step.number % every == 0):
             # The time of this checkpoint is not part of what the checkpoint itself stores.
             with self._run_state.profile.stage("checkpoint"):
                 self._saver.save(finished, self._run_state)
@@ -212,6 +217,22 @@ class TrainingRun:
             raise MotetError(f"{alarm}. Set alarms.stop=false to continue, or another bound")
         if not last:
             components.stop.check()
+        return credit_state
+
+    def _judge(self, number: int, measured: Mapping[str, float]) -> Literal["save", "back"] | None:
+        watch = self._run_state.rollback
+        return None if watch is None else watch.see(number, measured)
+
+    async def _go_back(self, number: int, measured: Mapping[str, float]) -> CreditState:
+        """Return to the best weights, and say so. Returns the state of the credit there."""
+        watch, models = self._run_state.rollback, self._models
+        assert watch is not None
+        self._notices.say(watch.line(number))
+        self._run_state.note(Alarm(number, "play/success", measured["play/success"], "rollback"))
+        state = self._saver.back_to_best(watch)
+        trained = models.facts()["versions"].keys() & models.learners.keys()
+        await models.publisher.publish(sorted(trained))
+        return state
 
     def _is_last(self, number: int) -> bool:
         return number == self._components.steps or self._callbacks.ended_by is not None

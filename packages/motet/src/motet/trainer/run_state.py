@@ -14,6 +14,7 @@ import torch
 from motet.core import Task
 from motet.core.row_values import identity
 from motet.settings import AlarmBounds
+from motet.trainer import rollback
 from motet.trainer.alarms import Alarm, Watch
 from motet.trainer.loop import TrainStep
 from motet.trainer.timing import Profile
@@ -68,6 +69,11 @@ class RunState:
         """The highest rank so far."""
         self.profile = Profile(**saved.get("profile", {}))
         self._watch = Watch(bounds, saved.get("watch"))
+        self.rollback = (
+            None
+            if bounds.rollback is None
+            else rollback.Watch(bounds.rollback, saved.get("rollback"))
+        )
         self._alarms: list[dict[str, Any]] = list(saved.get("alarms", []))
         self._tokens, self._step_seconds = saved.get("tokens", 0), saved.get("step_seconds", 0.0)
         self._before = saved.get("wall_seconds", 0.0), saved.get("cpu_seconds", 0.0)
@@ -85,9 +91,15 @@ class RunState:
         self._alarms += [asdict(alarm) for alarm in begun]
         return begun, self._watch.active
 
+    def note(self, alarm: Alarm) -> None:
+        """Remember what happened for the summary."""
+        self._alarms.append(asdict(alarm))
+
     def state(self) -> dict[str, Any]:
         """Return the state as plain JSON."""
+        back = {} if self.rollback is None else {"rollback": self.rollback.state()}
         return {
+            **back,
             "heldout": self.heldout,
             "best": self.best,
             "profile": self.profile.state(),

@@ -16,8 +16,16 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from motet.core import CreditState
 from motet.errors import CannotResume, ConfigError, MotetError, shortened
+from motet.trainer import rollback
 from motet.trainer.ahead import pending_of, pending_state
-from motet.trainer.checkpoint import Checkpoint, CheckpointWriter, Retention, folders, step_of
+from motet.trainer.checkpoint import (
+    Checkpoint,
+    CheckpointWriter,
+    Retention,
+    folders,
+    read_checkpoint,
+    step_of,
+)
 from motet.trainer.components import TrainComponents
 from motet.trainer.loop import Played
 from motet.trainer.metrics import MetricsWriter
@@ -78,6 +86,8 @@ class RunSaver:
             "metrics_digest": self._metrics.digest,
             **pending_state(self._folder, last_step.step, last_step.pending),
         }
+        if run_state.rollback is not None:
+            self._writer.pinned = run_state.rollback.kept(self._train.keep_checkpoints)
         rests_on, self._unsynced = (self._metrics.path, *self._unsynced), []
         self._writer.write(
             Checkpoint(
@@ -130,6 +140,21 @@ class RunSaver:
         self._writer.wait()
         with whole_folder(self._folder.team) as folder:
             self._models.save(folder)
+
+    def back_to_best(self, watch: rollback.Watch) -> CreditState:
+        """Restore the weights, the optimizers and the credit's state of the best checkpoint.
+
+        The learning rates are lowered by all rollbacks so far. Raises: CannotResume.
+        """
+        self._writer.wait()
+        step = watch.standing.saved[-1]
+        place = self._folder.checkpoints / f"step-{step:06d}"
+        best = read_checkpoint(place)
+        with restoring(place):
+            facts = watch.slowed(best.state["weights"])
+            facts["versions"] = self._models.facts()["versions"]  # a number is never used again
+            self._models.load(best.tensors, facts, best.shards)
+            return credit_of(best)
 
     def save_after_failure(
         self, last_step: LastStep | None, run_state: RunState
@@ -225,6 +250,7 @@ class _State(_Part):
     best: float | None = None
     profile: _Profile = _Profile()
     watch: dict[str, int] | None = None
+    rollback: dict[str, Any] | None = None
     alarms: list[dict[str, Any]] = []
     tokens: NonNegativeInt = 0
     step_seconds: float = 0.0

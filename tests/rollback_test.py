@@ -1,0 +1,70 @@
+"""A run whose team falls apart on purpose returns to its best weights, and resumes to the bit."""
+
+import json
+import pytest
+
+import motet
+from motet.settings.alarms import Rollback
+from motet.trainer.rollback import Watch
+from tests.small_runs import DEATHS, run_config, steps, summary
+
+
+def figures(success: float, failed: float = 1.0) -> dict[str, float]:
+    return {"play/success": success, "play/groups_failed": failed}
+
+
+def test_by_hand_the_best_is_saved_and_a_fall_goes_back():
+    """The running success of two steps: .5, .8, .4, then 0 (below half of .8) twice."""
+    watch = Watch(Rollback(after=2, times=1))
+    said = [watch.see(step, figures(value)) for step, value in enumerate((0.4, 0.6, 1.0), start=1)]
+    assert said == [None, "save", "save"]
+    assert watch.standing.best == 0.8
+    fallen = [watch.see(step, figures(0.0)) for step in (4, 5, 6)]
+    assert fallen == [None, None, "back"]  # running .5, 0, 0
+    assert watch.kept(newest=1) == {2, 3}
+    assert "back to the weights of step 3, at 0.5 of the learning rates" in watch.line(6)
+    assert [watch.see(step, figures(0.0)) for step in range(7, 20)] == [None] * 13  # times: 1
+
+
+def test_a_team_that_fails_half_of_its_groups_has_not_fallen():
+    watch = Watch(Rollback(after=1))
+    watch.see(1, figures(1.0))
+    assert [watch.see(step, figures(0.3, failed=0.5)) for step in range(2, 9)] == [None] * 7
+    assert watch.see(9, figures(0.3, failed=0.9)) == "back"
+
+
+def test_the_standing_goes_through_a_checkpoint():
+    watch = Watch(Rollback(after=2))
+    for step, value in enumerate((0.4, 0.6, 1.0, 0.0), start=1):
+        watch.see(step, figures(value))
+    again = Watch(Rollback(after=2), json.loads(json.dumps(watch.state())))
+    assert again.state() == watch.state()
+    assert [one.see(5, figures(0.0)) for one in (watch, again)] == [None, None]
+    assert [one.see(6, figures(0.0)) for one in (watch, again)] == ["back", "back"]
+
+
+def test_without_success_there_is_nothing_to_compare():
+    with pytest.raises(motet.ConfigError, match=r"alarms\.rollback.*success"):
+        Watch(Rollback()).see(1, {"play/reward": 1.0})
+
+
+def test_a_team_that_falls_apart_plays_on_from_its_best_step(train):
+    """With a learning rate of 1 the first updates leave a team that repeats one character."""
+    run = train(DEATHS["after a rollback"][0])
+    back = [one for one in summary(run)["alarms"] if one["bound"] == "rollback"]
+    assert len(back) == 2
+    success = {row["step"]: row["play/success"] for row in steps(run)}
+    first = back[0]["step"]
+    assert success[first] == 0.0
+    assert success[first + 1] > 0.0
+    rates = {row["step"]: row["learn/learning_rate/p"] for row in steps(run)}
+    assert rates[first] == 1.0
+    assert rates[first + 1] == 0.5
+    assert rates[10] == 0.25
+    assert sum("rollback 1 of 2" in line for line in summary(run)["warnings"]) == 1
+
+
+def test_rollback_is_refused_where_the_next_step_is_played_ahead():
+    config = run_config(alarms={"rollback": {}}, train={"steps": 2, "max_lag": 1})
+    with pytest.raises(motet.ConfigError, match=r"alarms\.rollback.*train\.max_lag"):
+        motet.dry_run(config)
