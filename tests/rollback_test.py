@@ -1,6 +1,7 @@
 """A run whose team falls apart on purpose returns to its best weights, and resumes to the bit."""
 
 import json
+
 import pytest
 
 import motet

@@ -19,8 +19,8 @@ from motet.errors import Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
 from motet.trainer import figures
-from motet.trainer.alarms import Alarm
 from motet.trainer.ahead import next_games, played_ahead
+from motet.trainer.alarms import Alarm
 from motet.trainer.callbacks import Callback, Callbacks
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.components import TrainComponents
