@@ -165,7 +165,8 @@ print("ok")
     "motet-view": """
 from motet_view.app import STATIC
 from motet.user_code.installed import load
-load("commands", "view")
+for name in ("episodes", "view"):
+    load("commands", name)
 print((STATIC / "index.html").is_file())
 """,
     "motet-serve": """

@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from motet.api import LoadedRun as LoadedRun
     from motet.api import LoadedTeam as LoadedTeam
     from motet.api import Objects as Objects
-    from motet.api import RecordedEpisode as RecordedEpisode
     from motet.api import RunSummary as RunSummary
     from motet.api import check as check
     from motet.api import dry_run as dry_run
-    from motet.api import episodes as episodes
     from motet.api import evaluate as evaluate
     from motet.api import export as export
     from motet.api import load_run as load_run
@@ -86,8 +84,8 @@ if TYPE_CHECKING:
 
 _LATER = {
     "codejudge": "SandboxFault",
-    "motet.api": "CheckResult Cost ExportResult LoadedRun LoadedTeam Objects RecordedEpisode"
-    " RunSummary check dry_run episodes evaluate export load_run load_team play read_config"
+    "motet.api": "CheckResult Cost ExportResult LoadedRun LoadedTeam Objects"
+    " RunSummary check dry_run evaluate export load_run load_team play read_config"
     " team_config train train_team warmup write_config",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
     " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"

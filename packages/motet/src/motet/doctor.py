@@ -31,7 +31,7 @@ OPTIONAL = {
     "wandb": ("wandb", "no logging to Weights & Biases"),
     "motet-tasks": ("tasks", "no games on public benchmarks, such as code_generation and debate"),
     "motet-serve": ("serve", "no `motet chat` and no `motet serve`"),
-    "motet-view": ("view", "no `motet view`"),
+    "motet-view": ("view", "no `motet view` and no `motet episodes`"),
     "motet-compare": (
         "compare",
         "no comparisons: `motet compare`, `baselines`, `replay` and others",

@@ -10,7 +10,6 @@ from motet.api.exporting import ExportResult, export
 from motet.api.loaded import LoadedRun, LoadedTeam, load_run, load_team
 from motet.api.objects import Objects
 from motet.api.planning import plan
-from motet.api.recorded import RecordedEpisode, episodes
 from motet.api.setup import ConfigLike, read_config
 from motet.api.summary import RunSummary
 from motet.api.teams import team_config, train_team, write_config
@@ -25,12 +24,10 @@ __all__ = [
     "LoadedRun",
     "LoadedTeam",
     "Objects",
-    "RecordedEpisode",
     "RunSummary",
     "check",
     "doctor",
     "dry_run",
-    "episodes",
     "evaluate",
     "export",
     "load_run",

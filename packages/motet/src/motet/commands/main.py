@@ -18,7 +18,6 @@ import typer
 
 from motet import __version__
 from motet.commands.console import out, print_cost, print_finished, print_json, print_warnings
-from motet.commands.episodes import episodes
 from motet.commands.evaluation import evaluate, play
 from motet.commands.exit_codes import (
     ends_with_one_line,
@@ -162,7 +161,7 @@ def warmup(call: ApiCall) -> None:
     )
 
 
-for command in (evaluate, play, episodes, plan, doctor):
+for command in (evaluate, play, plan, doctor):
     app.command()(command)
 
 

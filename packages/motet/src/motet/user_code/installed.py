@@ -35,7 +35,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "writing",
         ),
     },
-    "view": {"commands": ("view",)},
+    "view": {"commands": ("episodes", "view")},
     "compare": {"commands": ("baselines", "compare", "crossplay", "messages", "replay")},
     "serve": {"commands": ("chat", "serve")},
     "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
