@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from motet.api import train as train
     from motet.api import train_team as train_team
     from motet.api import warmup as warmup
-    from motet.api import write_config as write_config
     from motet.config.schema import RunConfig
     from motet.core import Chats as Chats
     from motet.core import Completion as Completion
@@ -86,7 +85,7 @@ _LATER = {
     "codejudge": "SandboxFault",
     "motet.api": "CheckResult Cost ExportResult LoadedRun LoadedTeam Objects"
     " RunSummary check dry_run evaluate export load_run load_team play read_config"
-    " team_config train train_team warmup write_config",
+    " team_config train train_team warmup",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
     " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
     " Reply Round Score Solves Task Transition Votes",

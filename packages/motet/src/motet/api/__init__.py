@@ -12,7 +12,7 @@ from motet.api.objects import Objects
 from motet.api.planning import plan
 from motet.api.setup import ConfigLike, read_config
 from motet.api.summary import RunSummary
-from motet.api.teams import team_config, train_team, write_config
+from motet.api.teams import team_config, train_team
 from motet.api.training import train, warmup
 from motet.doctor import doctor
 
@@ -39,5 +39,4 @@ __all__ = [
     "train",
     "train_team",
     "warmup",
-    "write_config",
 ]
