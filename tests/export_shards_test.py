@@ -8,8 +8,8 @@ import torch
 
 import motet
 from motet.models.loading import load_model, load_tokenizer
-from motet.models.shards import write_shards
 from motet.trainer.checkpoint import SHARDS, Retention, read_checkpoint, save
+from motet_cluster.shards import write_shards
 from tests.small_runs import LORA, recorded, run_config
 
 NAME = "step-000002"

@@ -21,9 +21,9 @@ import motet_view
 from motet.commands import main as cli
 from motet.config.load import dump_config, load_config
 from motet.errors import ConfigError
-from motet_view.recorded import episodes as recorded_games
 from motet_view.export import export_viewer
 from motet_view.pages import Pages
+from motet_view.recorded import episodes as recorded_games
 from motet_view.shelf import find_runs
 from tests.fixtures.recorded_runs import make_run
 from tests.small_runs import run_config
