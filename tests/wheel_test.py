@@ -172,7 +172,8 @@ print((STATIC / "index.html").is_file())
     "motet-serve": """
 import motet_serve
 from motet.user_code.installed import load
-load("commands", "serve")
+for name in ("chat", "export", "serve"):
+    load("commands", name)
 print(motet_serve.chat("debate_magrpo", ["warmup=null"], lines=["12+39"], seed=1, show="silent",
                        write=lambda text: None, complain=lambda text: None))
 """,
@@ -259,7 +260,9 @@ def test_what_is_not_installed_is_one_line_that_names_the_extra(wheels, tmp_path
         return line
 
     assert "pip install 'motet[view]'" in refused("view", "runs/quickstart", "--no-open")
+    assert "pip install 'motet[view]'" in refused("episodes", "runs/quickstart", "--worst", "3")
     assert "pip install 'motet[serve]'" in refused("chat", "runs/quickstart")
+    assert "pip install 'motet[serve]'" in refused("export", "runs/quickstart", "--into", "team")
     assert "pip install 'motet[verifier]'" in refused("verifier", "sample", "debate")
     assert "pip install 'motet[tasks]'" in refused("check", "quickstart", "environment=bug_fix")
     homes = ("train", "quickstart", "cluster.learners.gpus=0")

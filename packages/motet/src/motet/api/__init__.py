@@ -6,7 +6,6 @@ their JSON.
 
 from motet.api.dry_runs import CheckResult, Cost, check, dry_run
 from motet.api.evaluation import evaluate, play
-from motet.api.exporting import ExportResult, export
 from motet.api.loaded import LoadedRun, LoadedTeam, load_run, load_team
 from motet.api.objects import Objects
 from motet.api.planning import plan
@@ -20,7 +19,6 @@ __all__ = [
     "CheckResult",
     "ConfigLike",
     "Cost",
-    "ExportResult",
     "LoadedRun",
     "LoadedTeam",
     "Objects",
@@ -29,7 +27,6 @@ __all__ = [
     "doctor",
     "dry_run",
     "evaluate",
-    "export",
     "load_run",
     "load_team",
     "plan",

@@ -37,7 +37,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "view": {"commands": ("episodes", "view")},
     "compare": {"commands": ("baselines", "compare", "crossplay", "messages", "replay")},
-    "serve": {"commands": ("chat", "serve")},
+    "serve": {"commands": ("chat", "export", "serve")},
     "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
     "cluster": {"clusters": ("cluster",)},
 }

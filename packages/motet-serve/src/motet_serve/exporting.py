@@ -1,4 +1,4 @@
-"""export: a trained team as one folder that others can use."""
+"""export_team: a trained team as one folder that others can use."""
 
 import inspect
 import sys
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from codejudge import temporary
+from motet import __version__
 from motet.api.setup import Show, read_config, run_of
 from motet.assembly.objects import references
 from motet.assembly.task_setup import use_threads
@@ -16,16 +17,16 @@ from motet.config.load import make_config
 from motet.config.paths import RUN_CONFIG, is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
-from motet.exports import hub
-from motet.exports.card import CardFacts, held_out, write_card
-from motet.exports.secrets import refuse_secrets
-from motet.exports.team import policies_of
-from motet.exports.weights import PolicyFolder
-from motet.exports.write import is_local, write_export
 from motet.trainer.model_folders import whole_folder
 from motet.trainer.run_folder import RunFolder, writing
 from motet.user_code.blocking import blocking
 from motet.user_code.objects import described, found
+from motet_serve.exports import hub
+from motet_serve.exports.card import CardFacts, held_out, write_card
+from motet_serve.exports.secrets import refuse_secrets
+from motet_serve.exports.team import policies_of
+from motet_serve.exports.weights import PolicyFolder
+from motet_serve.exports.write import is_local, write_export
 
 _PARTS = {"team", "best", "models", "checkpoints", "episodes", "evaluations", "tensorboard"}
 """Folders that a run has."""
@@ -49,7 +50,7 @@ class ExportResult:
 
 
 @blocking
-def export(
+def export_team(
     run: str | Path,
     into: str | Path,
     overrides: Sequence[str] = (),
@@ -203,8 +204,6 @@ def _facts(
     home: Path,
     steps: int,
 ) -> CardFacts:
-    from motet import __version__  # its module imports this one
-
     used = dict.fromkeys(config.policies[name].model for name in policies_of(config))
     origins = {name: _origin(config, name, bases[name]) for name in used}
     recorded = RunFolder(home.resolve().parent if (home / "best.json").is_file() else home)
