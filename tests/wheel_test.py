@@ -59,13 +59,14 @@ def test_a_wheel_holds_all_files_of_its_package_and_no_test(wheels, name: str) -
     assert held == expected
 
 
-def test_the_wheels_hold_the_configs_and_the_page_of_the_viewer(wheels) -> None:
+def test_the_wheels_hold_configs_the_page_of_the_viewer_and_the_card_of_exports(wheels) -> None:
     held = {name: ZipFile(path).namelist() for name, path in wheels.items()}
     assert "motet/configs/quickstart.yaml" in held["motet"]
     for name in NAMES:
         assert f"{name.replace('-', '_')}/py.typed" in held[name]
     assert "motet_tasks/configs/humaneval.yaml" in held["motet-tasks"]
     assert "motet_view/static/vendor/uPlot.LICENSE" in held["motet-view"]
+    assert "motet_serve/exports/card.md.jinja" in held["motet-serve"]
 
 
 @pytest.mark.parametrize("name", NAMES)

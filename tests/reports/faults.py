@@ -485,8 +485,8 @@ FAULTS = [
     Edit(
         ADAPTERS + "a_merged_export_of_adapted_tied_embeddings_is_the_same_policy",
         "motet_serve/exports/weights.py",
-        "            _untie(adapted)\n",
-        "            pass\n",
+        "        _untie(adapted)\n",
+        "        pass\n",
     ),
 ]  # fmt: skip
 
