@@ -23,6 +23,7 @@ from motet.config.load import dump_config, load_config
 from motet.errors import ConfigError
 from motet_view.export import export_viewer
 from motet_view.pages import Pages
+from motet_view.recorded import episodes as recorded_games
 from motet_view.shelf import find_runs
 from tests.fixtures.recorded_runs import make_run
 from tests.small_runs import run_config
@@ -124,7 +125,7 @@ def look_everywhere(run: Path, other: Path) -> list[str]:
         "runs.statistics": lambda: motet_compare.runs([run, other]).statistics,
         "runs.differences": lambda: motet_compare.runs(str(run.parent / "*")).differences,
         "runs.plot": lambda: motet_compare.runs([run, other]).plot(run.parent / "plot.png"),
-        "episodes": lambda: motet.episodes(run, step=2),
+        "episodes": lambda: recorded_games(run, step=2),
         "compare": lambda: motet_compare.compare([run, other]),
         "plan": lambda: motet.api.plan(run, prompt_tokens=20),
         "pages": lambda: look_at_pages(run),
@@ -192,7 +193,7 @@ def test_a_config_that_names_code_is_shown_as_written(tmp_path, mark):
     other = stranger(tmp_path, mark, {**keys, "algorithm.gamma": 0.25}, "other")
     rows = motet_compare.compare([run, other])
     assert "algorithm.gamma=0.25" in rows[1].differs
-    assert all(not one.advantages for one in motet.episodes(run))
+    assert all(not one.advantages for one in recorded_games(run))
     assert not mark.exists()
 
 
@@ -202,7 +203,7 @@ def test_a_run_without_code_keeps_its_advantages_and_its_config(tmp_path, mark):
     assert dump_config(motet.load_run(run).config) == dump_config(load_config(run / "config.yaml"))
     wrong = stranger(tmp_path, mark, {"algorithm.baseline": "grop_mean"}, "wrong")
     with pytest.raises(ConfigError, match="did you mean 'group_mean'"):
-        motet.episodes(wrong)
+        recorded_games(wrong)
 
 
 LOOKS = (

@@ -96,7 +96,8 @@ def test_the_completions_of_a_step_are_rows_with_the_advantages_of_an_own_credit
         assert group["text"].tolist() == [one.text for one in played.samples[agent]]
         paid = {one.picks[agent]: one.rewards[agent] for one in played.outcomes}  # aligned
         assert group["reward"].tolist() == [paid[index] for index in group["index"]]
-    shown = "print([one.advantages for one in motet.episodes('runs/own', step=1)])"
+    shown = "print([one.advantages for one in motet_view.recorded.episodes('runs/own', step=1)])"
+    shown = f"import motet_view.recorded\n{shown}"
     assert set(elsewhere(shown, tmp_path).strip()) <= set("[{}, ]"), "the function is not at hand"
 
 

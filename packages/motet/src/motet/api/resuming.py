@@ -19,7 +19,7 @@ from motet.trainer import checkpoint
 from motet.trainer.ahead import pending_of
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import kept_lines
-from motet.trainer.run_folder import RunFolder, lost_episodes
+from motet.trainer.run_folder import RunFolder
 from motet.trainer.run_state import fingerprint, machine
 from motet.trainer.saving import check_state
 from motet.user_code.objects import described, is_object
@@ -94,8 +94,6 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
         warnings.append(
             f"{folder.metrics} does not exist, so its {found.state['metrics_lines']} lines are lost"
         )
-    if settings.report.episodes == "all":
-        warnings += lost_episodes(folder, found.step)
     skipped = [f"skipped an invalid checkpoint: {line}" for line in broken]
     return Resumed(found, warnings, skipped)
 

@@ -35,9 +35,9 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "writing",
         ),
     },
-    "view": {"commands": ("view",)},
+    "view": {"commands": ("episodes", "view")},
     "compare": {"commands": ("baselines", "compare", "crossplay", "messages", "replay")},
-    "serve": {"commands": ("chat", "serve")},
+    "serve": {"commands": ("chat", "export", "serve")},
     "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
     "cluster": {"clusters": ("cluster",)},
 }

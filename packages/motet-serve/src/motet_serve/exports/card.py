@@ -15,12 +15,12 @@ from motet.config.yaml import write_yaml
 from motet.environments.registry import find
 from motet.evaluation.intervals import Estimate, estimate, success_of
 from motet.evaluation.playthrough import playthroughs, rewards
-from motet.exports.hub import UNKNOWN
-from motet.exports.team import policies_of
-from motet.exports.weights import PolicyFolder
 from motet.rollout.summary import summarise
 from motet.safety.visible import visible
 from motet.trainer.run_folder import RunFolder
+from motet_serve.exports.hub import UNKNOWN
+from motet_serve.exports.team import policies_of
+from motet_serve.exports.weights import PolicyFolder
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _TRAINING = ("algorithm", "optimizer", "schedule", "warmup", "rollout", "train", "evaluation")
