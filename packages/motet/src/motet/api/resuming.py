@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from motet.api.code_record import changed_code
+from motet.api.code_record import changed_code, changed_versions
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
 from motet.core import Task
@@ -74,8 +74,11 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
                 f"data.{split} gives other tasks than at the start of the run in {place}; "
                 "expected the same tasks: restore them"
             )
+    said = changed_versions(RunFolder(place), settings)
     differs = [
-        f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]
+        f"{key} was {then[key]} and is {now[key]}"
+        for key in now
+        if then.get(key) != now[key] and key not in said
     ]
     if differs:
         same = f"; threads={then['threads']} keeps the number of threads" * (
