@@ -38,6 +38,7 @@ KEYS = {
     "algorithm.name": "{file}:ROW",
     "algorithm.baseline": "{file}:named",
     "algorithm.policy_loss": "{file}:named",
+    "algorithm.credit.function": "{file}:named",
     "credit": "{file}:named",
     "environment.name": "{file}:named",
     "environment.feedback": {"mode": "{file}:named"},
@@ -156,8 +157,8 @@ def look_at_pages(run: Path) -> None:
 
 TOGETHER = (
     ("algorithm.name", "credit", "comparator.name", "warmup.kind", "critic.optimizer.kind"),
-    ("algorithm.baseline", "algorithm.policy_loss", "environment.name", "environment.feedback",
-     "reward", "optimizer.kind", "policies.p.optimizer", "report.to"),
+    ("algorithm.baseline", "algorithm.policy_loss", "algorithm.credit.function", "environment.name",
+     "environment.feedback", "reward", "optimizer.kind", "policies.p.optimizer", "report.to"),
     ("models.tiny", "extends"),
 )  # fmt: skip
 """Keys whose values make one valid config."""
@@ -184,7 +185,8 @@ def test_the_mark_is_left_where_code_is_loaded(tmp_path, mark):
 
 
 def test_a_config_that_names_code_is_shown_as_written(tmp_path, mark):
-    keys = {"algorithm": {"name": "{file}:ROW", "gamma": 0.5}, "credit": "{file}:named"}
+    function = {"function": "{file}:named"}
+    keys = {"algorithm": {"name": "{file}:ROW", "gamma": 0.5, "credit": function}}
     run = stranger(tmp_path, mark, keys)
     config = motet.load_run(run).config
     assert (config.algorithm.name, config.algorithm.gamma) == (f"{run}/stranger.py:ROW", 0.5)
@@ -192,6 +194,7 @@ def test_a_config_that_names_code_is_shown_as_written(tmp_path, mark):
     again.write_text(dump_config(config))
     assert yaml.safe_load(again.read_text())["algorithm"] == {
         "name": f"{run}/stranger.py:ROW", "gamma": 0.5,
+        "credit": {"function": f"{run}/stranger.py:named"},
     }  # fmt: skip
     assert "is code and was not loaded" in again.read_text()
     other = stranger(tmp_path, mark, {**keys, "algorithm.gamma": 0.25}, "other")

@@ -115,7 +115,7 @@ def advantages_of_step(run: str | Path, step: int) -> dict[SampleId, float]:
     folder = Path(run)
     path = _files(folder, "train", step)[step]
     config = recorded_config(folder)
-    if config.credit is not None:
+    if config.algorithm.own_credit is not None:
         return {}
     return recorded_advantages(config, read_episodes(path).episodes)
 
@@ -183,7 +183,7 @@ def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dic
         frozen=config.frozen,
     )
     turns = len(config.rollout.samples)
-    own = None if config.credit is None else credit_function(config.credit)
+    own = None if algorithm.own_credit is None else credit_function(algorithm.own_credit)
     try:
         credit = assign_credit(found, Scores(), algorithm, CreditState(), team, turns, own)
     except _UNFIT as error:  # a folder of which one file was replaced, or that a stranger made

@@ -130,7 +130,8 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
                 "of this length (train.max_lag 1)"
             )
     replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
-    sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)
+    parts = [key.rpartition(".") for key in replaced]
+    sections = tuple(f"{section}." for section, _, key in parts if key in ("name", "kind"))
     changed = [key for key in changed if key not in replaced and not key.startswith(sections)]
     if changed:
         differences = "; ".join(

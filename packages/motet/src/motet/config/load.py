@@ -49,7 +49,7 @@ from motet.config.yaml import (
 from motet.errors import ConfigError, shortened
 from motet.safety.reading import read_text
 from motet.settings import Algorithm, Settings
-from motet.settings.flat_keys import FLAT_KEYS, SECTIONS, is_other, lifted
+from motet.settings.flat_keys import FLAT_KEYS, SECTIONS, is_other, lifted, with_own_credit
 from motet.user_code.objects import find_rows_in
 from motet.user_code.plugins import look_at, nearest
 
@@ -314,6 +314,8 @@ def _as_recorded(document: Document, path: Path) -> Document:
     rollout = data.get("rollout")
     if complete and isinstance(rollout, Mapping):  # earlier versions could shorten long prompts
         data["rollout"] = {key: one for key, one in rollout.items() if key != "on_long_prompt"}
+    if complete and data.get("credit", "") is None:  # where the own credit function was
+        del data["credit"]
     comparator = data.get("comparator")
     if complete and isinstance(comparator, Mapping) and comparator.get("name") == _COMLRL:
         data["comparator"] = {**comparator, "name": "comlrl"}
@@ -347,10 +349,12 @@ def _layer(document: Document, folder: Path) -> Document:
 
 
 def _with_sections(document: Document) -> Document:
-    """Move the flat keys of the algorithm into their sections.
+    """Move the keys that the algorithm had in earlier versions into their sections.
 
     Their places name the keys as they were written.
     """
+    if "credit" in document.data:
+        document = _with_own_credit(document)
     said = document.data.get("algorithm")
     if not isinstance(said, Mapping) or not any(key in FLAT_KEYS for key in said):
         return document
@@ -367,6 +371,21 @@ def _with_sections(document: Document) -> Document:
             places |= {moved: where}
             places.setdefault(moved[:2], where)
     return Document(data, places)
+
+
+def _with_own_credit(document: Document) -> Document:
+    """Move a credit function at the top of the config into the algorithm."""
+    place = place_of(document.places, ("credit",))
+    try:
+        data = with_own_credit(document.data)
+    except ValueError as error:
+        raise ConfigError(f"{place}: credit: {error}".removeprefix(": ")) from error
+    where = place if "credit" in place else f"{place}: credit"
+    moved = {path: one for path, one in document.places.items() if path[:1] != ("credit",)}
+    if place:
+        for depth in (1, 2, 3):
+            moved.setdefault(("algorithm", "credit", "function")[:depth], where)
+    return Document(data, moved)
 
 
 def _spelt_out(key: str, value: Any) -> Any:

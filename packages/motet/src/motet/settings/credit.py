@@ -8,7 +8,15 @@ from motet.settings.kinds import ByKind, Kind
 from motet.settings.pairs import Pairs
 
 
-class GroupCredit(Kind):
+class AdvantageCredit(Kind):
+    """Credit as advantages, of this kind or of your own function."""
+
+    function: str | None = None
+    """Your own credit function, at package.module:NAME or ./file.py:NAME. It gets a
+    `motet.CreditStep`, with the advantages of this kind, and returns those that replace them."""
+
+
+class GroupCredit(AdvantageCredit):
     """Advantages are returns minus a baseline, which may compare the samples of a group."""
 
     kind: Literal["group"] = "group"
@@ -36,7 +44,7 @@ class GroupCredit(Kind):
         return self
 
 
-class CriticCredit(Kind):
+class CriticCredit(AdvantageCredit):
     """Advantages are returns minus the values of a critic, over turns or over tokens."""
 
     kind: Literal["critic"] = "critic"
