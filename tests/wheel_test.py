@@ -96,6 +96,10 @@ def test_an_error_names_the_extra_of_everything_that_the_wings_register() -> Non
             for group, entries in points.items()
             if group.startswith("motet.") and group != "motet.configs"
         }
+        folder = PACKAGES / name / "src" / name.replace("-", "_") / "configs"
+        if "motet.configs" in points:
+            files = (path.relative_to(folder).with_suffix("") for path in folder.rglob("*.yaml"))
+            registered[name.removeprefix("motet-")]["configs"] = tuple(sorted(map(str, files)))
     assert registered == {
         extra: {group: tuple(sorted(names)) for group, names in groups.items()}
         for extra, groups in EXTRAS.items()

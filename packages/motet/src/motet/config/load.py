@@ -50,6 +50,7 @@ from motet.errors import ConfigError, shortened
 from motet.safety.reading import read_text
 from motet.settings import Algorithm, Settings
 from motet.settings.flat_keys import FLAT_KEYS, SECTIONS, is_other, lifted, with_own_credit
+from motet.user_code.installed import missing
 from motet.user_code.objects import find_rows_in
 from motet.user_code.plugins import look_at, nearest
 
@@ -108,8 +109,8 @@ def _file_of(target: str | Path) -> Path:
     path = config_path(target)
     if look_at(path) == "nothing":
         raise ConfigError(
-            f"{path} does not exist{_similar(path)}; expected a config file, the name of a config "
-            "(motet configs lists them) or a run folder"
+            f"{path} does not exist{missing('configs', str(target)) or _similar(path)}; expected a "
+            "config file, the name of a config (motet configs lists them) or a run folder"
         )
     file = config_file_of(path) if path.is_dir() else path
     if file is None:
@@ -256,8 +257,8 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
         base_path = named_configs().get(base, base_path)
     if look_at(base_path) != "file":
         raise ConfigError(
-            f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist; "
-            "expected a YAML file"
+            f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist"
+            f"{missing('configs', base)}; expected a YAML file"
         )
     return _laid_on(_read_with_bases(base_path, (*above, place)), layer)
 

@@ -37,15 +37,44 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "str_build",
             "writing",
         ),
+        "configs": (
+            "anli_debate",
+            "arxiv",
+            "bugfix",
+            "bugfix_tiny",
+            "classeval",
+            "coophumaneval",
+            "functions",
+            "gsm8k_debate",
+            "gsm8k_maporl",
+            "gsm8k_turn_blocks",
+            "gsm8k_two_families",
+            "gsm8k_verifier",
+            "house_build",
+            "humaneval",
+            "mbpp",
+            "minecraft_tiny",
+            "minecraft_tiny_frozen",
+            "story_length",
+            "str_build",
+            "tinygsm_debate",
+            "tldr",
+            "tldr_length",
+        ),
     },
     "view": {"commands": ("view",)},
     "compare": {"commands": ("baselines", "compare", "crossplay", "messages", "replay")},
     "serve": {"commands": ("chat", "serve")},
-    "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
+    "verifier": {
+        "commands": ("verifier",),
+        "verifiers": ("folder",),
+        "configs": ("debate_verifier", "verifiers/gsm8k", "verifiers/tiny"),
+    },
     "cluster": {"clusters": ("cluster",)},
     "published": {"comparators": ("comlrl",)},
 }
-"""Extra of Motet -> group -> the names that its package adds. An error names the extra."""
+"""Extra of Motet -> group -> the names that its package adds; of `configs` those of its files. An
+error names the extra."""
 
 
 @cache
