@@ -26,11 +26,13 @@ from motet.user_code.objects import described, is_object
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
-    rf"threads|(report|alarms)\..*|(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
-    r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|call_threads|retries)|"
+    r"threads|(report|alarms)\..*|sandbox\.workers|cluster\.(?!samplers\.engine$).*|"
+    rf"(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(.+\.)?({_SERVICE}|batch_size)|"
+    r"rollout\.(timeout_seconds|call_threads|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
-"""Config keys that may change on resume, because they do not change results.
+"""Config keys that may change on resume, because they do not change results. docs/reliability.md
+lists them.
 
 `threads` is one of them: another number of threads is a warning.
 """
