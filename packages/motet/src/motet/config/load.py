@@ -204,7 +204,8 @@ def _checked(
         whole = _with(whole, path, value)
     if replaced:
         whole = _layer(whole, Path())
-    return validate_options(schema, whole.data, whole.places)
+    found = validate_options(schema, whole.data, whole.places)
+    return found.with_dropped(whole.dropped) if isinstance(found, RunKeys) else found
 
 
 def _with(document: Document, path: KeyPath, value: Any) -> Document:
@@ -214,7 +215,7 @@ def _with(document: Document, path: KeyPath, value: Any) -> Document:
     if deeper:
         inner = Document(dict(document.data.get(key) or {}), {})
         value = _with(inner, deeper, value).data
-    return Document({**document.data, key: value}, others)
+    return replace(document, data={**document.data, key: value}, places=others)
 
 
 def _whole(files: Document, overrides: Sequence[str | Document]) -> Document:
@@ -346,7 +347,7 @@ def _layer(document: Document, folder: Path) -> Document:
     )
     if isinstance(data.get("team"), Mapping):
         data["team"] = {agent: written_out(player) for agent, player in data["team"].items()}
-    return _with_sections(Document(data, document.places))
+    return _with_sections(replace(document, data=data))
 
 
 def _with_sections(document: Document) -> Document:
@@ -371,7 +372,7 @@ def _with_sections(document: Document) -> Document:
             where = place if dotted(path) in place else f"{place}: {dotted(path)}"
             places |= {moved: where}
             places.setdefault(moved[:2], where)
-    return Document(data, places)
+    return replace(document, data=data, places=places)
 
 
 def _with_own_credit(document: Document) -> Document:
@@ -386,7 +387,7 @@ def _with_own_credit(document: Document) -> Document:
     if place:
         for depth in (1, 2, 3):
             moved.setdefault(("algorithm", "credit", "function")[:depth], where)
-    return Document(data, moved)
+    return replace(document, data=data, places=moved)
 
 
 def _spelt_out(key: str, value: Any) -> Any:
@@ -419,12 +420,19 @@ def _laid_on(under: Document, over: Document) -> Document:
 
 def _merged(under: Document, over: Document) -> Document:
     data, replaced = _laid_over(under.data, over.data, ())
+    dropped = {
+        section: dict(under.data["algorithm"][section])
+        for section in SECTIONS
+        if ("algorithm", section) in replaced
+        and is_other(under.data["algorithm"].get(section), data["algorithm"][section], "kind")
+    }
     kept = {
         path: place
         for path, place in under.places.items()
         if not any(path[: len(gone)] == gone for gone in replaced)
     }
-    return Document(data, {**kept, **over.places})
+    places = {**kept, **over.places}
+    return Document(data, places, dropped={**under.dropped, **over.dropped, **dropped})
 
 
 def _laid_over(

@@ -12,7 +12,7 @@ from motet.config.yaml import write_yaml
 from motet.credit.baselines import BASELINES, Comparison
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES
-from motet.settings import Settings
+from motet.settings import GroupCredit, Settings
 
 SMALL = """\
 name: small
@@ -782,3 +782,20 @@ def test_a_wrong_credit_at_the_top_is_named_as_it_was_written_and_where_it_is_no
     small.write_text(SMALL.replace("{name: magrpo, credit: {scale: std}}", both))
     small.write_text(f"{small.read_text()}credit: ./mine.py:other\n")
     assert complaint_of(small).endswith("credit: got credit.function twice, expected credit alone")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "said"),
+    [
+        ("iac", "critic_view", "algorithm.credit.view: got null with kind: critic, which needs a "
+         "view: for credit without a critic, set credit.kind: group"),
+        ("madpo", "preference", "algorithm.credit.beta: got null with kind: pairs, which needs a "
+         "number: for credit without pairs, set credit.kind: group or critic"),
+    ],
+)  # fmt: skip
+def test_a_flat_null_that_would_leave_no_credit_says_what_to_write(small, name, key, said):
+    small.write_text(SMALL.replace("{name: magrpo, credit: {scale: std}}", f"{{name: {name}}}"))
+    override = f"algorithm.{key}=null"
+    assert complaint_of(small, override) == f"override {override!r}: {said}"
+    config = load_config(small, [override, "algorithm.credit.kind=group"])
+    assert config.algorithm.credit == GroupCredit()

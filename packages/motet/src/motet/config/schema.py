@@ -6,7 +6,7 @@ It sets only the fields that differ; `decode_of` and `optimizer_of` return the c
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 from pydantic import (
@@ -91,6 +91,8 @@ class Places:
     places."""
 
     of: Mapping[tuple[str | int, ...], str] = field(default_factory=dict, compare=False)
+    dropped: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    """Section of the algorithm -> what a lower layer said in it for another kind."""
 
 
 FOLDER_NAME = r"[\w][\w.+=-]{0,99}"
@@ -196,6 +198,18 @@ class RunKeys(Settings):
         """Where each key is set, for error messages about options. Empty for a config built in
         Python."""
         return self._places.of
+
+    @property
+    def dropped(self) -> Mapping[str, Mapping[str, Any]]:
+        """Section of the algorithm -> its keys of a layer below that which named its present kind.
+        Empty for a config built in Python."""
+        return self._places.dropped
+
+    def with_dropped(self, dropped: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Return the config with these keys as `dropped`."""
+        other = self.model_copy()
+        other._places = replace(self._places, dropped=dropped)
+        return other
 
     @property
     def frozen(self) -> frozenset[str]:
