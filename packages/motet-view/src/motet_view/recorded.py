@@ -103,7 +103,7 @@ def advantages_of_step(run: str | Path, step: int) -> dict[SampleId, float]:
     folder = Path(run)
     path = _files(folder, "train", step)[step]
     config = recorded_config(folder)
-    if config.credit is not None:
+    if config.algorithm.own_credit is not None:
         return {}
     return recorded_advantages(config, read_episodes(path).episodes)
 

@@ -47,7 +47,7 @@ def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dic
         frozen=config.frozen,
     )
     turns = len(config.rollout.samples)
-    own = None if config.credit is None else credit_function(config.credit)
+    own = None if algorithm.own_credit is None else credit_function(algorithm.own_credit)
     try:
         credit = assign_credit(found, Scores(), algorithm, CreditState(), team, turns, own)
     except _UNFIT as error:  # a folder of which one file was replaced, or that a stranger made

@@ -180,7 +180,8 @@ def configs(
     if name is not None:
         if name not in there:
             raise ConfigError(
-                f"{name!r} is no installed config{nearest(name, there)}; motet configs lists them"
+                f"{name!r} is no installed config"
+                f"{missing('configs', name) or nearest(name, there)}; motet configs lists them"
             )
         print(there[name].read_text(), end="")
         return
