@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from transformers import AutoModelForCausalLM
 
 import motet
@@ -130,6 +132,21 @@ def test_the_teams_own_tokens_are_kept(train) -> None:
     team = PublishedTeam(run / "models" / "tiny")
     team.learn(halves(episodes(run)))
     team.check(run)
+
+
+def test_a_run_that_recorded_the_class_of_its_comparator_is_resumed(train) -> None:
+    config = run_config(**MADPO, comparator={"history": 1})
+    run = train(config)
+    (entry,) = json.loads((run / "code.json").read_text())["loaded"]
+    assert entry["versions"]["motet-published"] == version("motet-published")
+    now = (run / "config.yaml").read_text()
+    then = now.replace("name: comlrl", "name: motet_published.comparator:PublishedComparator")
+    assert then != now
+    (run / "config.yaml").write_text(then)
+    assert train(config, resume=True) == run
+    assert motet.load_run(run).config.comparator.name == "comlrl"
+    own = yaml.safe_load(then) | {"name": "own"}  # written today, as a reference
+    assert motet.read_config(own).comparator.name == own["comparator"]["name"]
 
 
 EVERY = {"checkpoint_every": 1, "keep_checkpoints": 9}
@@ -285,6 +302,15 @@ def test_check_plays_the_comparator(chat) -> None:
         (
             {"comparator": {"history": 1, "team": {"a": "p", "b": "q"}}},
             "got history and team of history, team and endpoint",
+        ),
+        (
+            {"comparator": {"name": "comrl", "history": 1}},
+            r"comparator\.name is 'comrl' \(did you mean 'comlrl'\?\); expected one of comlrl, "
+            "package",
+        ),
+        (
+            {"comparator": {"name": "motet.rollout.play:play", "history": 1}},
+            "which is no comparator; expected a class with an inner class Options",
         ),
         (
             {"comparator": {"history": 1}, "algorithm": {"name": "magrpo"}},

@@ -19,6 +19,8 @@ from motet.core import Reply, Task
 from motet.environments.relay import Relay
 from motet.environments.rewarded import Rewarded
 from motet.losses import POLICY_LOSSES, Clip, LossInputs
+from motet.settings import CriticCredit, GroupCredit, KlInLoss, KlInReward, OwnLoss, PairCredit
+from motet.settings.losses import LOSSES
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "own_environment.md").read_text()
@@ -154,3 +156,23 @@ def test_the_credit_function_of_the_page_is_that_of_the_example():
     (shown,) = [block for block in blocks("python", PYTHON_PAGE) if "def lenient" in block]
     function = shown[shown.index("def lenient") :].partition("\n\n\n")[0]
     assert f"{function}\n\n\n" in (ROOT / "examples" / "own_credit.py").read_text()
+
+
+def test_the_page_of_algorithms_has_the_keys_of_every_kind():
+    page = (ROOT / "docs" / "algorithms.md").read_text()
+    table = page.partition("| section | `kind` | keys |\n")[2].partition("\n\n")[0]
+    found, section = {}, ""
+    for row in table.splitlines()[1:]:
+        first, kinds, keys = (re.findall(r"`(\S+?)`", cell) for cell in row[1:-1].split("|"))
+        section = first[0] if first else section
+        found |= {(section, kind): set(keys) for kind in kinds}
+    records = {
+        "credit": {"group": GroupCredit, "critic": CriticCredit, "pairs": PairCredit},
+        "loss": {**LOSSES, "./mine.py:NAME": OwnLoss},
+        "kl": {"reward": KlInReward, "loss": KlInLoss},
+    }
+    assert found == {
+        (section, kind): set(record.model_fields) - {"kind"}
+        for section, kinds in records.items()
+        for kind, record in kinds.items()
+    }

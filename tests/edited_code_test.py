@@ -78,7 +78,7 @@ def test_runs_are_compared_by_hashes_alone():
         sys.modules.pop(name, None)
     assert motet_compare.compare(["runs/one", "runs/two"])[1].differs == []
     Path("runs/two/code.json").write_text('{"loaded": [{"code": {"a": []}}]}')
-    with pytest.raises(motet.ConfigError, match=r"code.json: expected hashes of files"):
+    with pytest.raises(motet.ConfigError, match=r"code.json: expected versions, and hashes"):
         motet_compare.compare(["runs/one", "runs/two"])
     Path("runs/two/code.json").unlink()  # a run of an earlier version
     assert motet_compare.compare(["runs/one", "runs/two"])[1].differs == []

@@ -8,6 +8,7 @@ import pytest
 from transformers import GenerationConfig
 
 import motet
+import motet_serve
 from motet.models.backbone import Backbone
 from motet.models.completions import ends_of
 from tests.fixtures.model_folders import EOS, make_model_folder, set_keys
@@ -69,7 +70,7 @@ def test_an_exported_team_stops_at_the_same_tokens_everywhere(
     assert TOLD in capsys.readouterr().err
     every = [EOS_ID, BOS_ID, END_ID]
     run, team = tmp_path / train, tmp_path / "team"
-    motet.export(run, team)
+    motet_serve.export_team(run, team)
     for folder in (run / "team" / "p", team / "policies" / "p", team / "models" / "tiny"):
         assert GenerationConfig.from_pretrained(folder).eos_token_id == every
     said = json.loads((team / "models" / "tiny" / "generation_config.json").read_text())

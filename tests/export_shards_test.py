@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import motet
+import motet_serve
 from motet.models.loading import load_model, load_tokenizer
-from motet.models.shards import write_shards
 from motet.trainer.checkpoint import SHARDS, Retention, read_checkpoint, save
+from motet_cluster.shards import write_shards
 from tests.small_runs import LORA, recorded, run_config
 
 NAME = "step-000002"
@@ -48,7 +49,7 @@ def log_probs(folder, base=None):
 
 
 def test_a_checkpoint_of_shards_is_exported_with_the_same_log_probs(runs, tmp_path):
-    found = motet.export(runs / "shards" / "checkpoints" / NAME, tmp_path / "out")
+    found = motet_serve.export_team(runs / "shards" / "checkpoints" / NAME, tmp_path / "out")
     assert found.steps == 2
     for name, base in (("p", None), ("q", tmp_path / "out" / "models" / "tiny")):
         own = base and runs / "whole" / "models" / "tiny"
@@ -72,5 +73,7 @@ def test_shards_of_another_shape_or_policy_are_refused(runs, tmp_path):
         with pytest.raises(
             motet.ConfigError, match=r"no weights of this shape for (policy q|weights\.q)"
         ):
-            motet.export(runs / "shards" / "checkpoints" / NAME, tmp_path / "out", [change])
+            motet_serve.export_team(
+                runs / "shards" / "checkpoints" / NAME, tmp_path / "out", [change]
+            )
     assert not (tmp_path / "out").exists()

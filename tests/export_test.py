@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 
 import motet
 import motet_compare
-from motet.exports import weights as exported_weights
+import motet_serve
+from motet_serve.exports import weights as exported_weights
 from tests import fork_server
 from tests.fixtures.hub_server import hub
 from tests.small_runs import LORA, ROOT, contents, recorded, run_config
@@ -49,8 +50,8 @@ def place(tmp_path_factory):
     )
     motet.train(run_config(name="full"), runs=place / "runs", show="silent")
     for name in ("lora", "full"):
-        motet.export(place / "runs" / name, place / name)
-    motet.export(place / "runs" / "lora", place / "merged", merge=True)
+        motet_serve.export_team(place / "runs" / name, place / name)
+    motet_serve.export_team(place / "runs" / "lora", place / "merged", merge=True)
     return place
 
 
@@ -101,11 +102,11 @@ def test_a_checkpoint_and_the_best_team_are_evaluated_and_exported(place, tmp_pa
     for step, when in ((0, "before"), (2, "after")):
         checkpoint = run / "checkpoints" / f"step-{step:06d}"
         assert recorded(motet.evaluate(checkpoint, show="silent")) == summary[when]
-    motet.export(checkpoint, tmp_path / "out")
+    motet_serve.export_team(checkpoint, tmp_path / "out")
     assert recorded(motet.evaluate(tmp_path / "out", show="silent")) == summary["after"]
     with pytest.raises(motet.ConfigError, match="not trained yet"):
-        motet.export(run / "checkpoints" / "step-000000", tmp_path / "none")
-    best = motet.export(place / "runs" / "lora" / "best", tmp_path / "best")
+        motet_serve.export_team(run / "checkpoints" / "step-000000", tmp_path / "none")
+    best = motet_serve.export_team(place / "runs" / "lora" / "best", tmp_path / "best")
     own = motet.evaluate(place / "runs" / "lora" / "best", show="silent")
     assert recorded(motet.evaluate(tmp_path / "best", show="silent")) == recorded(own)
     assert f"{best.steps} steps)" in (tmp_path / "best" / "README.md").read_text()
@@ -198,7 +199,7 @@ def test_held_out_rows_come_along_and_training_rows_do_not(tmp_path, about):
     )
     motet.train(config, runs=tmp_path / "runs", show="silent")
     run, out = tmp_path / "runs" / "run", tmp_path / "out"
-    found = motet.export(run, out)
+    found = motet_serve.export_team(run, out)
     own = recorded(motet.evaluate(run, show="silent"))
     assert len(found.copied) == 3
     for file in ("rows.jsonl", "own.py", "beside.py"):
@@ -220,7 +221,7 @@ def test_functions_of_a_program_are_named_by_their_files_or_left_out(tmp_path):
         rows, {"a": prompt}, reward, steps=1, runs=tmp_path, show="silent",
         overrides=["rollout.samples=[2]", "decode.max_new_tokens=2"],
     )  # fmt: skip
-    found = motet.export(tmp_path / "team", tmp_path / "out")
+    found = motet_serve.export_team(tmp_path / "team", tmp_path / "out")
     assert any("environment.reward was passed from Python" in line for line in found.left_out)
     team = yaml.safe_load((tmp_path / "out" / "team.yaml").read_text())
     assert team["environment"]["agents"]["a"] == "./code/export_test.py:prompt"
@@ -236,24 +237,24 @@ def prompt(row):
 
 def test_an_existing_folder_is_refused_and_only_an_export_is_replaced(place, tmp_path):
     run, out = place / "runs" / "full", tmp_path / "out"
-    motet.export(run, out)
+    motet_serve.export_team(run, out)
     (out / "note").write_text("mine")
     with pytest.raises(motet.ConfigError, match="--overwrite replaces it"):
-        motet.export(run, out)
+        motet_serve.export_team(run, out)
     assert (out / "note").exists()
-    motet.export(run, out, overwrite=True)
+    motet_serve.export_team(run, out, overwrite=True)
     assert not (out / "note").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "note").write_text("mine")
     for wrong in (tmp_path / "other", place / "runs", run):
         with pytest.raises(motet.ConfigError, match=r"is not an export|which holds the run"):
-            motet.export(run, wrong, overwrite=True)
+            motet_serve.export_team(run, wrong, overwrite=True)
     with pytest.raises(motet.ConfigError, match="is an export already"):
-        motet.export(out, tmp_path / "again")
+        motet_serve.export_team(out, tmp_path / "again")
     with pytest.raises(motet.ConfigError, match="expected the run that it was exported from"):
         motet_compare.measure_baselines(out)
     with pytest.raises(motet.ConfigError, match=r"expected the folder of a run"):
-        motet.export(ROOT / "docs", tmp_path / "again")
+        motet_serve.export_team(ROOT / "docs", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
 
@@ -269,14 +270,14 @@ def test_an_export_that_is_another_model_leaves_no_folder(place, tmp_path, monke
 
     monkeypatch.setattr(exported_weights, "_place", damaged)
     with pytest.raises(motet.ConfigError, match="policy p is not the policy of the run"):
-        motet.export(run, out)
+        motet_serve.export_team(run, out)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_or_a_missing_policy_keeps_the_earlier_export(place, tmp_path, monkeypatch):
     run = shutil.copytree(place / "runs" / "lora", tmp_path / "run")
     out = tmp_path / "out"
-    motet.export(run, out)
+    motet_serve.export_team(run, out)
     before = contents(out)
 
     def full(source, into):
@@ -284,11 +285,11 @@ def test_a_full_disk_or_a_missing_policy_keeps_the_earlier_export(place, tmp_pat
 
     monkeypatch.setattr(exported_weights, "_place", full)
     with pytest.raises(OSError, match="No space left"):
-        motet.export(run, out, overwrite=True)
+        motet_serve.export_team(run, out, overwrite=True)
     monkeypatch.undo()
     shutil.rmtree(run / "team" / "p")
     with pytest.raises(motet.ConfigError, match="has no trained team"):
-        motet.export(run, out, overwrite=True)
+        motet_serve.export_team(run, out, overwrite=True)
     assert contents(out) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
 
@@ -299,12 +300,12 @@ def test_a_secret_and_a_path_of_this_machine_are_refused(place, tmp_path, monkey
     (run / "config.yaml").write_text(config.replace("system: null", "system: say sk-12345678", 1))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-12345678")
     with pytest.raises(motet.ConfigError, match="variable OPENAI_API_KEY") as refused:
-        motet.export(run, tmp_path / "out")
+        motet_serve.export_team(run, tmp_path / "out")
     assert "sk-12345678" not in str(refused.value)
     monkeypatch.delenv("OPENAI_API_KEY")
     (run / "config.yaml").write_text(config.replace("system: null", f"system: {run}", 1))
     with pytest.raises(motet.ConfigError, match=r"team\.a\.system is .* does not copy"):
-        motet.export(run, tmp_path / "out")
+        motet_serve.export_team(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

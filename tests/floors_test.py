@@ -38,7 +38,7 @@ FLOORS = [
     {"environments", "rollout", "models"} | CONFIG,
     {"doctor", "evaluation"},
     {"trainer"},
-    {"assembly", "exports", "config.load"},
+    {"assembly", "config.load"},
     {"__init__", "__main__", "api", "commands", "loop"},
 ]
 """The layers of the package motet, the lowest first."""

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import motet
+import motet_serve
 from motet.commands.main import main
 from motet_view.team import team_figures
 from tests.small_runs import contents, run_config
@@ -86,7 +87,7 @@ def test_the_terminal_shows_both_and_where_it_is_kept(runs, command):
 
 
 def test_an_export_keeps_nothing_and_says_so(runs, command):
-    motet.export(runs / "relay1", runs.parent / "team")
+    motet_serve.export_team(runs / "relay1", runs.parent / "team")
     before = contents(runs.parent / "team")
     said = command("evaluate team")
     assert "not kept: team is an exported team, which is left as it is" in said.err

@@ -23,6 +23,7 @@ from motet.config.load import dump_config, load_config
 from motet.errors import ConfigError
 from motet_view.export import export_viewer
 from motet_view.pages import Pages
+from motet_view.recorded import episodes as recorded_games
 from motet_view.shelf import find_runs
 from tests.fixtures.recorded_runs import make_run
 from tests.small_runs import run_config
@@ -38,16 +39,20 @@ KEYS = {
     "algorithm.name": "{file}:ROW",
     "algorithm.baseline": "{file}:named",
     "algorithm.policy_loss": "{file}:named",
+    "algorithm.credit.function": "{file}:named",
     "credit": "{file}:named",
     "environment.name": "{file}:named",
     "environment.feedback": {"mode": "{file}:named"},
     "reward": {"name": "{file}:named"},
     "optimizer.kind": "{file}:named",
     "policies.p.optimizer": {"kind": "{file}:named"},
-    "report.to": ["{file}:named"],
+    "report.to": "{file}:named",
     "reward_model": {"model": "{file}:named"},
     "verifier": {"path": "{folder}"},
     "comparator": {"team": {"ann": "{file}:named"}},
+    "comparator.name": "{file}:named",
+    "warmup.kind": "{file}:named",
+    "critic.optimizer.kind": "{file}:named",
     "data": {"train": {"path": "{file}"}, "eval": {"path": "{folder}"}},
     "data.train": {"path": "object:stranger:rows@0123456789ab"},
     "credit ": "object:stranger:named@0123456789ab",
@@ -124,7 +129,7 @@ def look_everywhere(run: Path, other: Path) -> list[str]:
         "runs.statistics": lambda: motet_compare.runs([run, other]).statistics,
         "runs.differences": lambda: motet_compare.runs(str(run.parent / "*")).differences,
         "runs.plot": lambda: motet_compare.runs([run, other]).plot(run.parent / "plot.png"),
-        "episodes": lambda: motet.episodes(run, step=2),
+        "episodes": lambda: recorded_games(run, step=2),
         "compare": lambda: motet_compare.compare([run, other]),
         "plan": lambda: motet.api.plan(run, prompt_tokens=20),
         "pages": lambda: look_at_pages(run),
@@ -152,9 +157,9 @@ def look_at_pages(run: Path) -> None:
 
 
 TOGETHER = (
-    ("algorithm.name", "credit"),
-    ("algorithm.baseline", "algorithm.policy_loss", "environment.name", "environment.feedback",
-     "reward", "optimizer.kind", "policies.p.optimizer", "report.to"),
+    ("algorithm.name", "credit", "comparator.name", "warmup.kind", "critic.optimizer.kind"),
+    ("algorithm.baseline", "algorithm.policy_loss", "algorithm.credit.function", "environment.name",
+     "environment.feedback", "reward", "optimizer.kind", "policies.p.optimizer", "report.to"),
     ("models.tiny", "extends"),
 )  # fmt: skip
 """Keys whose values make one valid config."""
@@ -167,6 +172,8 @@ def test_nothing_that_looks_at_a_run_executes_what_it_names(keys, tmp_path, mark
     other = make_run(tmp_path / "runs", "other")
     (other / "config.yaml").write_text(dump_config(motet.read_config(run_config(name="other"))))
     run = stranger(tmp_path, mark, {key: KEYS[key] for key in keys})
+    if keys in TOGETHER:
+        assert motet.load_run(run).config.name == run.name, "a config that is refused names nothing"
     look_everywhere(run, other)
     assert not mark.exists(), mark.read_text()
 
@@ -179,7 +186,8 @@ def test_the_mark_is_left_where_code_is_loaded(tmp_path, mark):
 
 
 def test_a_config_that_names_code_is_shown_as_written(tmp_path, mark):
-    keys = {"algorithm": {"name": "{file}:ROW", "gamma": 0.5}, "credit": "{file}:named"}
+    function = {"function": "{file}:named"}
+    keys = {"algorithm": {"name": "{file}:ROW", "gamma": 0.5, "credit": function}}
     run = stranger(tmp_path, mark, keys)
     config = motet.load_run(run).config
     assert (config.algorithm.name, config.algorithm.gamma) == (f"{run}/stranger.py:ROW", 0.5)
@@ -187,12 +195,13 @@ def test_a_config_that_names_code_is_shown_as_written(tmp_path, mark):
     again.write_text(dump_config(config))
     assert yaml.safe_load(again.read_text())["algorithm"] == {
         "name": f"{run}/stranger.py:ROW", "gamma": 0.5,
+        "credit": {"function": f"{run}/stranger.py:named"},
     }  # fmt: skip
     assert "is code and was not loaded" in again.read_text()
     other = stranger(tmp_path, mark, {**keys, "algorithm.gamma": 0.25}, "other")
     rows = motet_compare.compare([run, other])
     assert "algorithm.gamma=0.25" in rows[1].differs
-    assert all(not one.advantages for one in motet.episodes(run))
+    assert all(not one.advantages for one in recorded_games(run))
     assert not mark.exists()
 
 
@@ -202,7 +211,7 @@ def test_a_run_without_code_keeps_its_advantages_and_its_config(tmp_path, mark):
     assert dump_config(motet.load_run(run).config) == dump_config(load_config(run / "config.yaml"))
     wrong = stranger(tmp_path, mark, {"algorithm.baseline": "grop_mean"}, "wrong")
     with pytest.raises(ConfigError, match="did you mean 'group_mean'"):
-        motet.episodes(wrong)
+        recorded_games(wrong)
 
 
 LOOKS = (

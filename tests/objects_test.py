@@ -55,7 +55,7 @@ def test_an_environment_a_reward_an_algorithm_a_credit_and_rows_as_objects(tmp_p
     written = load_config(run / "config.yaml")
     assert written.environment.name.startswith("object:tests.games:Coded@")
     assert written.reward.name.startswith(f"object:{__name__}:high@")
-    assert written.credit.startswith(f"object:{__name__}:twice@")
+    assert written.algorithm.own_credit.startswith(f"object:{__name__}:twice@")
     assert (written.algorithm.credit.baseline, written.algorithm.credit.scale) == (
         "leave_one_out",
         "std",
@@ -66,7 +66,7 @@ def test_an_environment_a_reward_an_algorithm_a_credit_and_rows_as_objects(tmp_p
 
 def test_an_object_gives_the_same_run_as_its_name():
     train(run_config(name="object"), reward=high, credit=twice)
-    names = [f"reward.name={__file__}:high", f"credit={__file__}:twice"]
+    names = [f"reward.name={__file__}:high", f"algorithm.credit.function={__file__}:twice"]
     train(run_config(name="file"), names)
     one, other = Path("runs/object"), Path("runs/file")
     assert rows(one) == rows(other)
@@ -96,7 +96,8 @@ def test_the_completions_of_a_step_are_rows_with_the_advantages_of_an_own_credit
         assert group["text"].tolist() == [one.text for one in played.samples[agent]]
         paid = {one.picks[agent]: one.rewards[agent] for one in played.outcomes}  # aligned
         assert group["reward"].tolist() == [paid[index] for index in group["index"]]
-    shown = "print([one.advantages for one in motet.episodes('runs/own', step=1)])"
+    shown = "print([one.advantages for one in motet_view.recorded.episodes('runs/own', step=1)])"
+    shown = f"import motet_view.recorded\n{shown}"
     assert set(elsewhere(shown, tmp_path).strip()) <= set("[{}, ]"), "the function is not at hand"
 
 
@@ -105,7 +106,9 @@ def test_credit_is_exact_under_replay_and_seen_by_compare():
     train(run_config(name="twice"), credit=twice)
     assert motet_compare.replay("runs/twice", step=2, show="silent").same
     _, other = motet_compare.compare(["runs/plain", "runs/twice"])
-    assert [line.partition("@")[0] for line in other.differs] == [f"credit=object:{__name__}:twice"]
+    (line,) = other.differs
+    said = f"algorithm.credit={{'kind': 'group', 'function': 'object:{__name__}:twice@"
+    assert line.startswith(said)
 
 
 def test_rows_as_objects(tmp_path):
@@ -182,6 +185,19 @@ def test_a_run_resumes_with_another_object_and_says_so(capsys):
         train(longer, resume=True, reward=high)
 
 
+def test_a_run_that_resumes_with_another_credit_function_keeps_the_other_keys_of_credit(capsys):
+    train(run_config(), credit=twice)
+    steps, scaled = ["train.steps=3"], ["algorithm.credit.scale=std"]
+    own = lambda step: step.advantages_S  # noqa: E731
+    with pytest.raises(
+        motet.ConfigError, match=r"another config: algorithm\.credit\.scale was None"
+    ):
+        motet.train(run_config(), [*steps, *scaled], credit=own, resume=True)
+    motet.train(run_config(), steps, credit=own, resume=True)
+    said = "algorithm.credit.function was the Python object twice of module"
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("objects", "error", "said"),
     [
@@ -211,5 +227,5 @@ def test_a_mistake_of_a_credit_function_is_not_called_a_learning_rate():
 
 def test_credit_without_advantages_is_refused():
     config = run_config(algorithm={"name": "madpo"})
-    with pytest.raises(motet.ConfigError, match="credit is set, but algorithm madpo learns from"):
+    with pytest.raises(motet.ConfigError, match="with kind: pairs, which has no function"):
         train(config, credit=twice)

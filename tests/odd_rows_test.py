@@ -82,14 +82,6 @@ def test_training_resume_replay_evaluation_and_records_give_the_same_values():
     assert '"date": "2024-02-29"' in page
 
 
-def test_rows_that_are_written_for_the_command_line_come_back_equal():
-    config = motet.team_config(ROWS, {"writer": writer}, reward, heldout=ROWS[:2])
-    motet.write_config(config, "written")
-    kept = load_rows(rows_of(ROWS, "train")).rows
-    again = load_rows("written/train.jsonl").rows
-    assert [*map(text_of, again)] == [*map(text_of, kept)]
-
-
 def test_tables_of_pandas_pyarrow_and_datasets_give_the_same_rows():
     datasets = pytest.importorskip("datasets")
     columns = {

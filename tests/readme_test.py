@@ -5,6 +5,7 @@ parsed, and every file must exist; the slow test runs them all in order.
 """
 
 import ast
+import fnmatch
 import os
 import re
 import shlex
@@ -76,6 +77,23 @@ def test_every_path_of_the_page_is_there():
     assert len(links) > 20
     for name in [*tree, *links]:
         assert (ROOT / name).exists(), name
+
+
+def test_the_table_of_configs_has_every_config_and_its_package():
+    """A row names configs in its first cell and, as variants, in that of the task."""
+    there = {
+        name: path.relative_to(ROOT / "packages").parts[0]
+        for name, path in named_configs().items()
+        if "/" not in name
+    }
+    table = README.partition("| config | package | task | needs |\n")[2].partition("\n\n")[0]
+    found = {}
+    for row in table.splitlines()[1:]:
+        configs, package, task, _ = (cell.strip() for cell in row[1:-1].split("|"))
+        patterns = re.findall(r"`([\w*]+)`", configs + task)
+        found |= {name: package for one in patterns for name in fnmatch.filter(there, one)}
+        assert all(fnmatch.filter(there, one) for one in patterns), row
+    assert found == there
 
 
 def test_the_python_of_the_page_calls_what_there_is():

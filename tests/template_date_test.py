@@ -9,6 +9,7 @@ from transformers import AutoTokenizer
 
 import motet
 import motet_compare
+import motet_serve
 from motet.api import training
 from tests.fixtures.model_folders import TEMPLATE, make_model_folder, make_tokenizer
 from tests.small_runs import LORA, run_config
@@ -78,7 +79,7 @@ def test_a_run_is_resumed_replayed_evaluated_and_exported_with_the_date_of_its_s
     again = motet_compare.replay(run, step=2, show="silent")
     assert again.same
     own = motet.evaluate(run, show="silent")
-    motet.export(run, tmp_path / "out")
+    motet_serve.export_team(run, tmp_path / "out")
     team = yaml.safe_load((tmp_path / "out" / "team.yaml").read_text())
     assert str(team["models"]["tiny"]["template_date"]) == "2026-11-25 13:42:13"
     assert motet.evaluate(tmp_path / "out", show="silent").reward == own.reward

@@ -1,4 +1,4 @@
-"""train_team: from rows and functions to a run, and its config for the command line."""
+"""train_team: from rows and functions to a run."""
 
 import json
 from pathlib import Path
@@ -95,26 +95,10 @@ def test_rows_may_be_a_path_or_a_dataset_and_held_out_rows_be_named():
     assert rows(Path("runs/list")) == rows(Path("runs/path")) == rows(Path("runs/dataset"))
 
 
-def test_the_config_written_for_the_command_line_gives_the_same_run():
-    arguments = {"steps": 2, "overrides": SMALL, "feedback": feedback}
-    config = motet.team_config(ROWS, {"writer": writer, "critic": critic}, reward, **arguments)
-    path = motet.write_config(config, "written")
-    assert sorted(one.name for one in Path("written").iterdir()) == [
-        "config.yaml", "eval.jsonl", "train.jsonl"
-    ]  # fmt: skip
-    assert "object:" not in path.read_text()
-    motet.train(path, ["name=file"], show="silent")
-    motet.train(config, ["name=python"], show="silent")
+def test_the_config_of_a_run_gives_the_same_run_from_the_command_line():
+    team(feedback=feedback, name="python")
+    motet.train("runs/python/config.yaml", ["name=file"], show="silent")
     assert rows(Path("runs/file")) == rows(Path("runs/python"))
-    with pytest.raises(motet.ConfigError, match="exists; expected a new folder"):
-        motet.write_config(config, "written")
-
-
-def test_a_lambda_cannot_be_written_for_the_command_line():
-    config = motet.team_config(ROWS, {"a": lambda row: "?"}, reward)
-    with pytest.raises(motet.ConfigError, match=r"environment.agents.a is .*<lambda>, which no fi"):
-        motet.write_config(config, "written")
-    assert not Path("written").exists()
 
 
 def test_a_model_of_ones_own_trains_an_adapter_for_every_agent(model_folder):

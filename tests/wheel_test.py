@@ -59,13 +59,14 @@ def test_a_wheel_holds_all_files_of_its_package_and_no_test(wheels, name: str) -
     assert held == expected
 
 
-def test_the_wheels_hold_the_configs_and_the_page_of_the_viewer(wheels) -> None:
+def test_the_wheels_hold_configs_the_page_of_the_viewer_and_the_card_of_exports(wheels) -> None:
     held = {name: ZipFile(path).namelist() for name, path in wheels.items()}
     assert "motet/configs/quickstart.yaml" in held["motet"]
     for name in NAMES:
         assert f"{name.replace('-', '_')}/py.typed" in held[name]
     assert "motet_tasks/configs/humaneval.yaml" in held["motet-tasks"]
     assert "motet_view/static/vendor/uPlot.LICENSE" in held["motet-view"]
+    assert "motet_serve/exports/card.md.jinja" in held["motet-serve"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,7 +89,7 @@ def test_a_wheel_has_the_licence_and_a_page_that_says_what_it_is(wheels, name: s
 def test_an_error_names_the_extra_of_everything_that_the_wings_register() -> None:
     registered = {}
     for name in NAMES:
-        if name in ("motet", "codejudge", "motet-published"):
+        if name in ("motet", "codejudge"):
             continue
         points = described(name)["project"]["entry-points"]
         registered[name.removeprefix("motet-")] = {
@@ -96,6 +97,10 @@ def test_an_error_names_the_extra_of_everything_that_the_wings_register() -> Non
             for group, entries in points.items()
             if group.startswith("motet.") and group != "motet.configs"
         }
+        folder = PACKAGES / name / "src" / name.replace("-", "_") / "configs"
+        if "motet.configs" in points:
+            files = (path.relative_to(folder).with_suffix("") for path in folder.rglob("*.yaml"))
+            registered[name.removeprefix("motet-")]["configs"] = tuple(sorted(map(str, files)))
     assert registered == {
         extra: {group: tuple(sorted(names)) for group, names in groups.items()}
         for extra, groups in EXTRAS.items()
@@ -165,13 +170,15 @@ print("ok")
     "motet-view": """
 from motet_view.app import STATIC
 from motet.user_code.installed import load
-load("commands", "view")
+for name in ("episodes", "view"):
+    load("commands", name)
 print((STATIC / "index.html").is_file())
 """,
     "motet-serve": """
 import motet_serve
 from motet.user_code.installed import load
-load("commands", "serve")
+for name in ("chat", "export", "serve"):
+    load("commands", name)
 print(motet_serve.chat("debate_magrpo", ["warmup=null"], lines=["12+39"], seed=1, show="silent",
                        write=lambda text: None, complain=lambda text: None))
 """,
@@ -258,7 +265,9 @@ def test_what_is_not_installed_is_one_line_that_names_the_extra(wheels, tmp_path
         return line
 
     assert "pip install 'motet[view]'" in refused("view", "runs/quickstart", "--no-open")
+    assert "pip install 'motet[view]'" in refused("episodes", "runs/quickstart", "--worst", "3")
     assert "pip install 'motet[serve]'" in refused("chat", "runs/quickstart")
+    assert "pip install 'motet[serve]'" in refused("export", "runs/quickstart", "--into", "team")
     assert "pip install 'motet[verifier]'" in refused("verifier", "sample", "debate")
     assert "pip install 'motet[tasks]'" in refused("check", "quickstart", "environment=bug_fix")
     homes = ("train", "quickstart", "cluster.learners.gpus=0")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import motet
+import motet_serve
 from motet.errors import ProcessLost
 from motet_cluster.models import ClusterModels
 from tests.cluster.conftest import homes_of
@@ -55,7 +55,7 @@ def test_a_run_continues_on_another_number_of_processes(train):
         "state.json",
         "tensors.safetensors",
     ]
-    motet.export(begun[2] / "run" / "checkpoints" / "step-000002", runs / "export")
+    motet_serve.export_team(begun[2] / "run" / "checkpoints" / "step-000002", runs / "export")
     exported = load_file(runs / "export" / "policies" / "p" / "model.safetensors")
     assert all(torch.equal(exported[name], one) for name, one in team(begun[2] / "run").items())
     moved = apart(begun[1] / "run", whole)

@@ -10,7 +10,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import motet
+import motet_serve
 from motet.api.loaded import LoadedRun
 from motet.batch import pack, policy_objective
 from motet.models.backbone import Backbone, Policy
@@ -160,7 +160,7 @@ def test_the_scale_of_an_adapter_is_alpha_over_rank_everywhere(alpha, tmp_path, 
     prompt = episode.root.prompt_tokens["a"]
     expected = plain_logprobs(saved, prompt, one.tokens)
     assert one.logprobs == pytest.approx(expected, abs=1e-4)
-    motet.export(run.path, tmp_path / "out", merge=True)
+    motet_serve.export_team(run.path, tmp_path / "out", merge=True)
     merged = plain_model(tmp_path / "out/policies/a")
     assert plain_logprobs(merged, prompt, one.tokens) == pytest.approx(expected, abs=1e-4)
 
@@ -190,7 +190,7 @@ def test_a_merged_export_of_adapted_tied_embeddings_is_the_same_policy(targets, 
     into tied embeddings changes both, so the merged model is another one."""
     lora = f"policies.a.lora.targets={json.dumps(targets)}"
     run = trained(tmp_path, folder, lora, FAST, steps=2)
-    motet.export(run.path, tmp_path / "out", merge=True)
+    motet_serve.export_team(run.path, tmp_path / "out", merge=True)
     merged, saved = plain_model(tmp_path / "out/policies/a"), peft_model(run, "a")
     prompt, tokens = (5, 60, 200, 17), (7, 8, 9)
     expected = plain_logprobs(saved, prompt, tokens)

@@ -22,7 +22,10 @@ HERE = Path("tests/reports")
 
 
 class Edit(NamedTuple):
-    """A fault: in `file` of the package, `old` (which occurs there) becomes `new`."""
+    """A fault: in `file` of the package, `old` (which occurs there) becomes `new`.
+
+    The package is motet, unless the file begins with motet_serve/.
+    """
 
     test: str
     """file::name of the test that must fail; with `[...]` only that case."""
@@ -481,21 +484,26 @@ FAULTS = [
     ),
     Edit(
         ADAPTERS + "a_merged_export_of_adapted_tied_embeddings_is_the_same_policy",
-        "exports/weights.py",
-        "            _untie(adapted)\n",
-        "            pass\n",
+        "motet_serve/exports/weights.py",
+        "        _untie(adapted)\n",
+        "        pass\n",
     ),
 ]  # fmt: skip
 
 
 def copied(folder: Path) -> Path:
-    """Copy the package without its tests, and return the folder that holds it."""
-    shutil.copytree(
-        ROOT / "packages/motet/src/motet",
-        folder / "motet",
-        ignore=shutil.ignore_patterns("*_test.py", "__pycache__"),
-    )
+    """Copy the packages without their tests, and return the folder that holds them."""
+    for source in ("motet/src/motet", "motet-serve/src/motet_serve"):
+        shutil.copytree(
+            ROOT / "packages" / source,
+            folder / Path(source).name,
+            ignore=shutil.ignore_patterns("*_test.py", "__pycache__"),
+        )
     return folder
+
+
+def _place(copy: Path, file: str) -> Path:
+    return copy / file if file.startswith("motet_serve/") else copy / "motet" / file
 
 
 def is_found(fault: Edit, copy: Path) -> bool:
@@ -504,7 +512,7 @@ def is_found(fault: Edit, copy: Path) -> bool:
     A fault is not found if the package no longer has the piece: write it anew.
     """
     places = [(fault.file, fault.old, fault.new), *fault.also]
-    whole = {file: (copy / "motet" / file).read_text() for file, _, _ in places}
+    whole = {file: _place(copy, file).read_text() for file, _, _ in places}
     changed = dict(whole)
     for file, old, new in places:
         if old not in changed[file]:
@@ -513,14 +521,14 @@ def is_found(fault: Edit, copy: Path) -> bool:
         changed[file] = changed[file].replace(old, new)
     try:
         for file, text in changed.items():
-            (copy / "motet" / file).write_text(text)
+            _place(copy, file).write_text(text)
         child = os.fork()
         if child == 0:
             os._exit(_failed(fault.test, copy))
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     finally:
         for file, text in whole.items():
-            (copy / "motet" / file).write_text(text)
+            _place(copy, file).write_text(text)
 
 
 def _failed(test: str, copy: Path) -> int:

@@ -19,6 +19,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import motet
+import motet_serve
 from tests.small_runs import LORA, run_config
 
 pytest.importorskip("vllm", reason="vllm is not installed: make test-vllm")
@@ -34,7 +35,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("team")
     model = {"embedded": {"initializer_range": 0.1}, "device": "cpu"}
     motet.train(run_config(models={"tiny": model}, policies=LORA), runs=place, show="silent")
-    motet.export(place / "run", place / "out")
+    motet_serve.export_team(place / "run", place / "out")
     return place / "out"
 
 

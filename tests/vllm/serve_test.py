@@ -74,7 +74,7 @@ def test_adapters_of_a_run_and_of_its_export_answer_as_with_the_own_sampler(
     own = said(adapters, "own")
     assert own != said(adapters / "config.yaml", "own"), "the adapters change the answers"
     assert said(adapters, "vllm") == own
-    motet.export(adapters, tmp_path / "out")
+    motet_serve.export_team(adapters, tmp_path / "out")
     assert said(tmp_path / "out", "vllm") == own
 
 

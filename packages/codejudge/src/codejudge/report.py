@@ -41,8 +41,8 @@ class Level(IntEnum):
 class Limits:
     """What one program may use, for all its calls together."""
 
-    wall_seconds: float = 8.0
-    """Far above the CPU limit, so that the load of the machine does not affect the result."""
+    wall_seconds: float = 5.0
+    """Above the CPU limit, so that the load of the machine hardly affects the result."""
     cpu_seconds: int = 3
     memory_mb: int = 512
     """Address space. The interpreter itself takes about 30 MB."""

@@ -8,6 +8,7 @@ models.py            all models of a run: open them, save and load their weights
 actors.py            Ray: start it, place processes, call them, turn its errors into ours
 home.py              inside a process: one base model in training, with everything that lives on it
 ranked.py            a home of several processes, with shards or copies of its weights
+shards.py            inside a process: its shards of weights, and the sums over the processes
 remote.py            learner, sampler, scorer and publisher of homes, as the driver sees them
 vllm_checks.py       what vLLM cannot compute is refused
 vllm_sampler.py      sampling by vLLM engines

@@ -36,16 +36,9 @@ from motet.models.backbone import Policy
 from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.shards import (
-    Ranks,
-    gathered,
-    is_shard,
-    meeting_store,
-    placed,
-    whole,
-    write_shards,
-)
+from motet.models.shards import gathered, is_shard, placed, whole
 from motet.trainer.stopping import StopRequest
+from motet_cluster.shards import HomeRanks, meeting_store, write_shards
 
 T = TypeVar("T")
 NOISE = 0.2
@@ -87,13 +80,13 @@ class HomeFacts:
     """Whether the processes of the home have shards of weights, not only copies."""
 
 
-def _group_of(setup: HomeSetup) -> Ranks | None:
+def _group_of(setup: HomeSetup) -> HomeRanks | None:
     cluster = setup.config.cluster
     if setup.ranks == 1 or cluster is None:
         return None
     device = setup.config.models[setup.config.policies[setup.residents[0]].model].device
     seconds = cluster.deadlines.call_seconds
-    return Ranks(setup.rank, setup.ranks, setup.meet, seconds, resolve_device(device))
+    return HomeRanks(setup.rank, setup.ranks, setup.meet, seconds, resolve_device(device))
 
 
 class NcclSender:

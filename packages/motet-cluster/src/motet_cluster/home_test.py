@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load
 
 from motet.models.backbone import Backbone, Policy
-from motet.models.shards import Ranks, meeting_store
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
 from motet_cluster.home import disturb, exported, undisturb
+from motet_cluster.shards import HomeRanks, meeting_store
 from tests.fork_server import run_ranks
 
 SHAPE = TinyModel(hidden_size=32, layers=1, heads=2, kv_heads=1, feed_forward=32, vocabulary=258)
@@ -75,7 +75,7 @@ def test_the_noise_follows_from_the_seed(folder: Path) -> None:
 def _two(rank: int, meet: str, folder: Path, out: Path) -> None:
     torch.set_num_threads(1)
     policy = full(folder, "bfloat16")
-    policy.backbone.shard(Ranks(rank, 2, meet, 300.0, torch.device("cpu")))
+    policy.backbone.shard(HomeRanks(rank, 2, meet, 300.0, torch.device("cpu")))
     start = exported(policy)
     kept = disturb(policy, seed=0)
     noisy = exported(policy)

@@ -348,7 +348,7 @@ def replay(call: ApiCall) -> None:
         raise MotetError(
             f"step {again.step} differs from the record: "
             + (
-                "the code has changed, as said above"
+                "the code or a package has changed, as said above"
                 if again.code_changed
                 else "check whether it was recorded on another machine or with other versions"
             )

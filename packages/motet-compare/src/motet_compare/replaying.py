@@ -50,7 +50,8 @@ class ReplayResult:
     has none, or if it is one of several processes: their sums have another order."""
 
     code_changed: tuple[str, ...] = ()
-    """One line for every key whose code is other than when the run loaded it."""
+    """One line for every key whose code is other than when the run loaded it, and for every package
+    with another version."""
 
     @property
     def same(self) -> bool:

@@ -1,13 +1,13 @@
-"""The commands that let a person or a program ask a trained team: chat, serve."""
+"""The commands that put a trained team to work: chat, serve, export."""
 
 import sys
 from typing import Annotated
 
 import typer
 
-from motet.commands.console import out
+from motet.commands.console import out, print_json
 from motet.commands.from_api import ApiCall, of_api
-from motet.commands.options import Overrides, Target, check_config
+from motet.commands.options import AsJson, Overrides, Target, check_config
 from motet.safety.visible import visible
 from motet_serve.http.options import options_of
 from motet_serve.settings import SAMPLED_BY, SampledBy, TeamServerSettings
@@ -86,3 +86,24 @@ def serve(call: ApiCall, settings: TeamServerSettings) -> None:
     Example: motet serve runs/debate_tiny --port 8001 --key-variable TEAM_KEY
     """
     call(settings=settings, say=lambda line: out.print(line, soft_wrap=True))
+
+
+@of_api("motet_serve.exporting:export_team")
+def export(call: ApiCall, as_json: AsJson = False) -> None:
+    """Write a trained team as one folder for transformers, PEFT, vLLM and Motet, with a model card.
+
+    Example: motet export runs/quickstart --into teams/quickstart
+    """
+    found = call()
+    if as_json:
+        print_json(found)
+        return
+    for policy, folder in found.policies.items():
+        out.print(f"{policy} is {folder or 'its base model, unchanged'}", soft_wrap=True)
+    for line in (*found.copied, *found.left_out):
+        out.print(line, soft_wrap=True)
+    card = f"{found.folder}/README.md"
+    out.print(f"the model card is {card}: read it before you share the folder", soft_wrap=True)
+    if found.url is not None:
+        out.print(f"pushed to {found.url}", soft_wrap=True)
+    out.print(f"play it with: motet play {found.folder}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The command `motet view`: runs as a page in the browser."""
+"""The commands `motet view`, runs in the browser, and `motet episodes`, games in the terminal."""
 
 import os
 import sys
@@ -9,6 +9,8 @@ import typer
 
 from motet import __version__
 from motet.commands.console import out
+from motet.commands.episodes import print_episode
+from motet.commands.from_api import ApiCall, of_api
 from motet.commands.shell_completion import complete_run
 from motet.errors import ConfigError
 from motet.safety.visible import Console
@@ -143,3 +145,27 @@ def _has_screen() -> bool:
     return sys.platform != "linux" or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
+
+
+@of_api("motet_view.recorded:episodes")
+def episodes(
+    call: ApiCall,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show the whole traceback of every fault.")
+    ] = False,
+) -> None:
+    """Show recorded episodes as chats, with rewards and advantages. Nothing is played again.
+
+    Example: motet episodes runs/quickstart --step 12 --worst 5
+    """
+    found, asked = call(), call.values
+    for one in found:
+        print_episode(one.episode, one.advantages, traceback=traceback)
+    if not found:
+        out.print(f"{asked['run']} has no such episode" + " with a fault" * asked["faults"])
+    elif not asked["evaluation"] and not any(one.advantages for one in found):
+        out.print(
+            "no advantages: they need more than the recorded rewards (a critic, a KL penalty in "
+            "the reward, a moving average, a learned reward, pairs), or code that the run names, "
+            "which is not loaded, or the episodes do not fit the config"
+        )

@@ -382,7 +382,7 @@ def _advantages(
     run: Path, step: int, changed_ns: int
 ) -> list[tuple[str, list[int], str, int, float]]:
     """Return episode, path, agent, index and advantage of every completion of a step."""
-    from motet.api.recorded import advantages_of_step
+    from motet_view.recorded import advantages_of_step
 
     return [
         (id.episode, list(id.path), id.agent, id.index, value)

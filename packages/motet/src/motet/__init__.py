@@ -24,17 +24,13 @@ if TYPE_CHECKING:
     from motet import loop as loop
     from motet.api import CheckResult as CheckResult
     from motet.api import Cost as Cost
-    from motet.api import ExportResult as ExportResult
     from motet.api import LoadedRun as LoadedRun
     from motet.api import LoadedTeam as LoadedTeam
     from motet.api import Objects as Objects
-    from motet.api import RecordedEpisode as RecordedEpisode
     from motet.api import RunSummary as RunSummary
     from motet.api import check as check
     from motet.api import dry_run as dry_run
-    from motet.api import episodes as episodes
     from motet.api import evaluate as evaluate
-    from motet.api import export as export
     from motet.api import load_run as load_run
     from motet.api import load_team as load_team
     from motet.api import play as play
@@ -43,7 +39,6 @@ if TYPE_CHECKING:
     from motet.api import train as train
     from motet.api import train_team as train_team
     from motet.api import warmup as warmup
-    from motet.api import write_config as write_config
     from motet.config.schema import RunConfig
     from motet.core import Chats as Chats
     from motet.core import Completion as Completion
@@ -86,9 +81,9 @@ if TYPE_CHECKING:
 
 _LATER = {
     "codejudge": "SandboxFault",
-    "motet.api": "CheckResult Cost ExportResult LoadedRun LoadedTeam Objects RecordedEpisode"
-    " RunSummary check dry_run episodes evaluate export load_run load_team play read_config"
-    " team_config train train_team warmup write_config",
+    "motet.api": "CheckResult Cost LoadedRun LoadedTeam Objects"
+    " RunSummary check dry_run evaluate load_run load_team play read_config"
+    " team_config train train_team warmup",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
     " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
     " Reply Round Score Solves Task Transition Votes",

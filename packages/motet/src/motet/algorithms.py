@@ -225,11 +225,12 @@ def credit_function(name: str, folder: Path = Path()) -> "CreditFunction":
     """
     from motet.credit.own import CheckedCredit
 
+    key = "algorithm.credit.function"
     if not is_reference(name):
         raise ConfigError(
-            f"credit is {name!r}; expected a function at package.module:NAME or ./file.py:NAME"
+            f"{key} is {name!r}; expected a function at package.module:NAME or ./file.py:NAME"
         )
-    found = load_function(name, "credit", "a function of a motet.CreditStep", folder)
+    found = load_function(name, key, "a function of a motet.CreditStep", folder)
     return CheckedCredit(found, f"credit function {name}")
 
 

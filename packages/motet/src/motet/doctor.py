@@ -30,8 +30,8 @@ OPTIONAL = {
     "bitsandbytes": ("quantized", "no models in 8 or 4 bits, no adamw_8bit"),
     "wandb": ("wandb", "no logging to Weights & Biases"),
     "motet-tasks": ("tasks", "no games on public benchmarks, such as code_generation and debate"),
-    "motet-serve": ("serve", "no `motet chat` and no `motet serve`"),
-    "motet-view": ("view", "no `motet view`"),
+    "motet-serve": ("serve", "no `motet chat`, no `motet serve` and no `motet export`"),
+    "motet-view": ("view", "no `motet view` and no `motet episodes`"),
     "motet-compare": (
         "compare",
         "no comparisons: `motet compare`, `baselines`, `replay` and others",

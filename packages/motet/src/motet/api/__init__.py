@@ -6,14 +6,12 @@ their JSON.
 
 from motet.api.dry_runs import CheckResult, Cost, check, dry_run
 from motet.api.evaluation import evaluate, play
-from motet.api.exporting import ExportResult, export
 from motet.api.loaded import LoadedRun, LoadedTeam, load_run, load_team
 from motet.api.objects import Objects
 from motet.api.planning import plan
-from motet.api.recorded import RecordedEpisode, episodes
 from motet.api.setup import ConfigLike, read_config
 from motet.api.summary import RunSummary
-from motet.api.teams import team_config, train_team, write_config
+from motet.api.teams import team_config, train_team
 from motet.api.training import train, warmup
 from motet.doctor import doctor
 
@@ -21,18 +19,14 @@ __all__ = [
     "CheckResult",
     "ConfigLike",
     "Cost",
-    "ExportResult",
     "LoadedRun",
     "LoadedTeam",
     "Objects",
-    "RecordedEpisode",
     "RunSummary",
     "check",
     "doctor",
     "dry_run",
-    "episodes",
     "evaluate",
-    "export",
     "load_run",
     "load_team",
     "plan",
@@ -42,5 +36,4 @@ __all__ = [
     "train",
     "train_team",
     "warmup",
-    "write_config",
 ]

@@ -1,16 +1,20 @@
-"""code.json of a run: hashes of the user's own files that the run loaded: code, chat templates,
-and adapters to start from. Base models are not hashed.
+"""code.json of a run: the versions of the packages that compute it, and hashes of the user's own
+files that it loaded: code, chat templates, and adapters to start from. Base models are not hashed.
 
-    {"loaded": [{"after_step": 0, "code": {KEY: {"reference": REFERENCE, "files": {FILE: HASH}}}}]}
+    {"loaded": [{"after_step": 0, "versions": {DISTRIBUTION: VERSION},
+                 "code": {KEY: {"reference": REFERENCE, "files": {FILE: HASH}}}}]}
 
-KEY is a key of the config, such as reward.name. A resumed run that loads other code adds an entry.
-To look at this file loads nothing.
+KEY is a key of the config, such as reward.name. A resumed run with other code or other versions
+adds an entry. Records of earlier versions of Motet have no versions. To look at this file loads
+nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from motet.api.versions import versions_of
 from motet.assembly.objects import strings
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
@@ -22,6 +26,16 @@ from motet.user_code.plugins import code_behind, look_at
 
 CodeOfKeys: TypeAlias = dict[str, dict[str, Any]]
 """Config key -> the reference there, and the files behind it with their hashes."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a process computed a run with."""
+
+    versions: Mapping[str, str]
+    """Distribution -> its version. Empty if it was not recorded."""
+    code: CodeOfKeys
+    """The user's own files."""
 
 
 def loaded_code(config: RunConfig) -> CodeOfKeys:
@@ -64,16 +78,18 @@ def _hash(file: Path) -> str:
 
 
 def record_code(folder: RunFolder, config: RunConfig, step: int) -> None:
-    """Write what the run has loaded. `step` is that of the checkpoint that it goes on from."""
-    code = loaded_code(config)
+    """Write what the run is computed with. `step` is that of the checkpoint that it goes on
+    from."""
+    now = Loaded(versions_of(config), loaded_code(config))
     before = recorded_code(folder) or []
-    if code and (not before or before[-1] != code):
+    if not before or before[-1] != now:
         entries = read_json(folder.code)["loaded"] if before else []
-        write_json(folder.code, {"loaded": [*entries, {"after_step": step, "code": code}]})
+        write_json(folder.code, {"loaded": [*entries, {"after_step": step, **asdict(now)}]})
 
 
-def recorded_code(folder: RunFolder) -> list[CodeOfKeys] | None:
-    """Return what a run loaded at its start, and at each resume with other code. None: unknown.
+def recorded_code(folder: RunFolder) -> list[Loaded] | None:
+    """Return what a run was computed with at its start, and at each resume where that was
+    something else. None: unknown.
 
     Raises: ConfigError if the file is not what a run writes.
     """
@@ -81,15 +97,19 @@ def recorded_code(folder: RunFolder) -> list[CodeOfKeys] | None:
         return None
     found = read_json(folder.code)
     try:
-        entries = [dict(entry["code"]) for entry in found["loaded"]]
-        for code in entries:
-            for one in code.values():
-                pairs = [one["reference"], *one["files"], *one["files"].values()]
-                if not all(isinstance(text, str) for text in pairs):
-                    raise TypeError
+        entries = [
+            Loaded(dict(entry.get("versions", {})), dict(entry["code"]))
+            for entry in found["loaded"]
+        ]
+        for entry in entries:
+            texts = [*entry.versions, *entry.versions.values()]
+            for one in entry.code.values():
+                texts += [one["reference"], *one["files"], *one["files"].values()]
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"{folder.code}: expected hashes of files, as motet train writes it"
+            f"{folder.code}: expected versions, and hashes of files, as motet train writes it"
         ) from error
     return entries or None
 
@@ -101,8 +121,8 @@ def hashes_of(folder: RunFolder) -> dict[str, str] | None:
     if entries is None:
         return None
     found: dict[str, list[str]] = {}
-    for code in entries:
-        for one in code.values():
+    for entry in entries:
+        for one in entry.code.values():
             for file, digest in one["files"].items():
                 known = found.setdefault(file, [])
                 known += [digest] if digest not in known else []
@@ -110,11 +130,12 @@ def hashes_of(folder: RunFolder) -> dict[str, str] | None:
 
 
 def changed_code(folder: RunFolder, config: RunConfig) -> list[str]:
-    """Return one line for each key of the config whose code this process loads otherwise than the
-    run did. A key that now names something else on purpose has none."""
+    """Return one line for each package that now has another version than when the run was computed,
+    and one for each key of the config whose code this process loads otherwise than the run did. A
+    key that now names something else on purpose has none."""
     entries = recorded_code(folder)
-    now, then = loaded_code(config), entries[-1] if entries else {}
-    lines = []
+    now, then = loaded_code(config), entries[-1].code if entries else {}
+    lines = list(changed_versions(folder, config).values())
     for key in sorted(now.keys() & then.keys()):
         one, other = then[key], now[key]
         if _place(one["reference"]) != _place(other["reference"]):
@@ -129,6 +150,19 @@ def changed_code(folder: RunFolder, config: RunConfig) -> list[str]:
             what = "code" if ":" in one["reference"] else "content"
             lines.append(f"{key}: the {what} has changed since the run in {folder.path}: {changes}")
     return lines
+
+
+def changed_versions(folder: RunFolder, config: RunConfig) -> dict[str, str]:
+    """Return distribution -> a line, if it now has another version than when the run was
+    computed."""
+    entries = recorded_code(folder)
+    now, then = versions_of(config), entries[-1].versions if entries else {}
+    return {
+        name: f"{name}: the version has changed since the run in {folder.path}: {then[name]} then, "
+        f"{now[name]} now"
+        for name in now
+        if name in then and then[name] != now[name]
+    }
 
 
 def _place(reference: str) -> str:

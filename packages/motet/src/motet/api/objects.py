@@ -46,7 +46,7 @@ class Objects(TypedDict, total=False):
     it (`{"name": "magrpo", "gamma": 0.9}`), or all options (`motet.Algorithm(...)`). These are
     plain values, so the config has all of them."""
     credit: CreditFunction
-    """A credit function in place of `credit`."""
+    """A credit function in place of `algorithm.credit.function`."""
     loss: Callable[[LossInputs], Tensor] | PolicyLoss
     """A policy loss in place of `algorithm.loss.kind`. A clip range of the config stays."""
     baseline: Callable[[Comparison], Tensor] | Baseline
@@ -76,7 +76,7 @@ def sections_of(objects: Mapping[str, Any]) -> dict[KeyPath, Any]:
     if "algorithm" in given:
         found["algorithm",] = _algorithm(given["algorithm"])
     if "credit" in given:
-        found["credit",] = _kept(_function(given["credit"], "credit"))
+        found["algorithm", "credit", "function"] = _kept(_function(given["credit"], "credit"))
     if "loss" in given:
         found["algorithm", "loss", "kind"] = _of(given["loss"], "loss", PolicyLoss)
     if "baseline" in given:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from motet.api.code_record import changed_code
+from motet.api.code_record import changed_code, changed_versions
 from motet.config.load import load_config
 from motet.config.schema import RunConfig
 from motet.core import Task
@@ -19,18 +19,20 @@ from motet.trainer import checkpoint
 from motet.trainer.ahead import pending_of
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import kept_lines
-from motet.trainer.run_folder import RunFolder, lost_episodes
+from motet.trainer.run_folder import RunFolder
 from motet.trainer.run_state import fingerprint, machine
 from motet.trainer.saving import check_state
 from motet.user_code.objects import described, is_object
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
-    rf"threads|(report|alarms)\..*|(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(ensemble\.\d+\.)?({_SERVICE}|batch_size)|sandbox\.workers|"
-    r"cluster\.(?!samplers\.engine).*|rollout\.(timeout_seconds|call_threads|retries)|"
+    r"threads|(report|alarms)\..*|sandbox\.workers|cluster\.(?!samplers\.engine$).*|"
+    rf"(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(.+\.)?({_SERVICE}|batch_size)|"
+    r"rollout\.(timeout_seconds|call_threads|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )
-"""Config keys that may change on resume, because they do not change results.
+"""Config keys that may change on resume, because they do not change results. docs/reliability.md
+lists them.
 
 `threads` is one of them: another number of threads is a warning.
 """
@@ -76,8 +78,11 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
                 f"data.{split} gives other tasks than at the start of the run in {place}; "
                 "expected the same tasks: restore them"
             )
+    said = changed_versions(RunFolder(place), settings)
     differs = [
-        f"{key} was {then[key]} and is {now[key]}" for key in now if then.get(key) != now[key]
+        f"{key} was {then[key]} and is {now[key]}"
+        for key in now
+        if then.get(key) != now[key] and key not in said
     ]
     if differs:
         same = f"; threads={then['threads']} keeps the number of threads" * (
@@ -94,8 +99,6 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
         warnings.append(
             f"{folder.metrics} does not exist, so its {found.state['metrics_lines']} lines are lost"
         )
-    if settings.report.episodes == "all":
-        warnings += lost_episodes(folder, found.step)
     skipped = [f"skipped an invalid checkpoint: {line}" for line in broken]
     return Resumed(found, warnings, skipped)
 
@@ -136,7 +139,8 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
         for key in moved
     ]
     replaced = [key for key in changed if is_object(then.get(key)) and now.get(key) is not None]
-    sections = tuple(f"{key.rpartition('.')[0]}." for key in replaced if "." in key)
+    parts = [key.rpartition(".") for key in replaced]
+    sections = tuple(f"{section}." for section, _, key in parts if key in ("name", "kind"))
     changed = [key for key in changed if key not in replaced and not key.startswith(sections)]
     if changed:
         differences = "; ".join(

@@ -1,10 +1,12 @@
 """What a user should know before a run: settings that are allowed but may be unwanted."""
 
-from motet.algorithms import cautions
+from motet.algorithms import cautions, resolve
 from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.setup import shortened_contexts
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.config.schema import RunConfig
+from motet.config.yaml import shown
+from motet.settings.flat_keys import SECTIONS
 
 IDLE = "the schedule does not train"
 """The beginning of a warning that depends on the number of steps."""
@@ -30,6 +32,7 @@ def warnings_of(setup: TaskSetup) -> list[str]:
             "gradient"
         )
     found += cautions(settings.algorithm, settings.rollout, len(settings.team))
+    found += _dropped_options(settings)
     found += _slow_adapters(setup)
     found += _lag_without_overlap(settings)
     found += shortened_contexts(
@@ -72,6 +75,35 @@ def rewards_of(settings: RunConfig) -> str:
         return f"rewards: each agent learns from its own {option}"
     own = " of later turns, and its own of this turn" * (algorithm.returns == "discounted_sum")
     return f"rewards: every agent learns from the mean of all agents' rewards{own} {option}"
+
+
+def _dropped_options(settings: RunConfig) -> list[str]:
+    """Return a line for each section of the algorithm that another kind has taken over, if keys
+    that both kinds have are at their defaults again."""
+    algorithm, row = settings.algorithm, resolve(settings.algorithm.name, {})
+    lines = []
+    for section in SECTIONS:
+        now, named = getattr(algorithm, section), getattr(row, section)
+        below = settings.dropped.get(section, {})
+        kind = below.get("kind", named and named.kind)
+        if None in (now, kind) or now.kind == kind:
+            continue
+        was = {**(named.model_dump() if named and named.kind == kind else {}), **below}
+        lost = {
+            key: value
+            for key, value in was.items()
+            if key in type(now).model_fields
+            and key not in now.model_fields_set
+            and value != getattr(now, key)
+        }
+        if lost:
+            before = " and ".join(f"{key} {shown(value)}" for key, value in lost.items())
+            after = " and ".join(f"{key} is {shown(getattr(now, key))}" for key in lost)
+            lines.append(
+                f"algorithm.{section}.kind {now.kind} takes the place of {kind} and drops its "
+                f"{before}: {after}, unless you set them"
+            )
+    return lines
 
 
 def _slow_adapters(setup: TaskSetup) -> list[str]:

@@ -1,10 +1,12 @@
-"""What a run warns of: the learning rate of adapters."""
+"""What a run warns of: the learning rate of adapters, and keys that another kind drops."""
 
 import pytest
+import yaml
 
 import motet
 from motet.api.run_warnings import warnings_of
 from motet.assembly.task_setup import open_task_setup
+from motet.config.load import dump_config
 
 LORA = {"model": "tiny", "train": "lora"}
 FULL = {"model": "tiny"}
@@ -54,3 +56,78 @@ def test_full_training_is_not_warned_of(more):
 @pytest.mark.parametrize("rate", [1e-4, 5e-6])
 def test_a_rate_that_is_set_is_not_warned_of(rate):
     assert warned({"p": LORA, "q": LORA}, optimizer={"learning_rate": rate}) == []
+
+
+def dropped(config):
+    with open_task_setup(config, train=True) as setup:
+        return [line for line in warnings_of(setup) if "takes the place of" in line]
+
+
+KINDS = {
+    "name": "kinds",
+    "environment": {"name": "debate_tiny"},
+    "models": {"tiny": {"embedded": {"hidden_size": 16, "layers": 1}}},
+    "policies": {"p": FULL, "q": FULL},
+    "team": {"a": "p", "b": "q"},
+    "rollout": {"samples": [4]},
+    "train": {"steps": 1},
+}
+GSPO = (
+    "algorithm.loss.kind clipped_surrogate takes the place of gspo and drops its clip_low 0.0003 "
+    "and clip_high 0.0004: clip_low is 0.2 and clip_high is 0.2, unless you set them"
+)
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "said"),
+    [
+        ("{name: gspo}", "{loss: {kind: clipped_surrogate}}", [GSPO]),
+        ("{name: gspo, loss: {kind: clipped_surrogate}}", "{}", [GSPO]),
+        ("{name: gspo}", "{policy_loss: clipped_surrogate}", [GSPO]),
+        (
+            "{name: gspo, loss: {kind: gspo, clip_low: 0.1}}",
+            "{loss: {kind: cispo, clip_high: 5.0}}",
+            ["algorithm.loss.kind cispo takes the place of gspo and drops its clip_low 0.1: "
+             "clip_low is 0.2, unless you set them"],
+        ),
+        (
+            "{name: ippo, loss: {kind: clipped_surrogate, clip_low: 0.1}}",
+            "{loss: {kind: cispo}}",
+            ["algorithm.loss.kind cispo takes the place of clipped_surrogate and drops its "
+             "clip_low 0.1: clip_low is 0.2, unless you set them"],
+        ),
+        (
+            "{kl: {kind: reward, coefficient: 0.1, target: 2.0}}",
+            "{kl: {kind: loss, coefficient: 0.2}}",
+            ["algorithm.kl.kind loss takes the place of reward and drops its target 2.0: target is "
+             "null, unless you set them"],
+        ),
+        (
+            "{credit: {kind: group, function: 'os.path:join'}}",
+            "{credit: {kind: critic, view: own}}",
+            ["algorithm.credit.kind critic takes the place of group and drops its function "
+             "'os.path:join': function is null, unless you set them"],
+        ),
+        # what is set again, what only the other kind has, and what says the same
+        ("{name: gspo}", "{loss: {kind: cispo, clip_low: 0.2, clip_high: 0.2}}", []),
+        ("{credit: {kind: group, baseline: group_max}}", "{credit: {kind: critic, view: own}}", []),
+        ("{name: ippo, loss: {kind: clipped_surrogate}}", "{loss: {kind: cispo}}", []),
+        ("{name: gspo, loss: {clip_low: 0.1, clip_high: 0.1}}", "{loss: {kind: cispo}}", []),
+        ("{name: gspo}", "{loss: {kind: gspo, clip_low: 0.1}}", []),
+        ("{kl: {kind: loss, coefficient: 0.1}}", "{kl: null}", []),
+    ],
+)  # fmt: skip
+def test_a_key_that_another_kind_drops_is_named(tmp_path, below, above, said):
+    """A config that extends another, and an override."""
+    (tmp_path / "base.yaml").write_text(f"{yaml.safe_dump(KINDS)}algorithm: {below}\n")
+    (tmp_path / "above.yaml").write_text(f"extends: base.yaml\nalgorithm: {above}\n")
+    config = motet.read_config(tmp_path / "above.yaml")
+    assert dropped(config) == said
+    assert dropped(motet.read_config(tmp_path / "base.yaml", [f"algorithm={above}"])) == said
+    assert config == motet.read_config(dump_of(config, tmp_path)), "equal whatever was dropped"
+    assert dropped(motet.read_config(dump_of(config, tmp_path))) == [], "a record says everything"
+
+
+def dump_of(config, folder):
+    (folder / "config.yaml").write_text(dump_config(config))
+    return folder / "config.yaml"

@@ -121,7 +121,8 @@ async def sources_of(
 
 
 def changed_since(run: Path | None, config: RunConfig) -> list[str]:
-    """Return a line for every key whose code is other than when the run in this folder loaded it.
+    """Return a line for every key whose code is other than when the run in this folder loaded it,
+    and for every package with another version.
 
     What is played now is played by the code of now.
     """

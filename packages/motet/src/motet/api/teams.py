@@ -1,8 +1,5 @@
 """train_team: the shortest way from rows and functions to a trained team."""
 
-import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,18 +8,13 @@ from motet.api.objects import RowsLike, rows_of
 from motet.api.setup import Show
 from motet.api.summary import RunSummary
 from motet.api.training import train
-from motet.assembly.objects import references
-from motet.config.load import load_config, make_config
-from motet.config.paths import REFERENCE
+from motet.config.load import make_config
 from motet.config.schema import RunConfig
-from motet.config.yaml import write_yaml
-from motet.core.row_values import json_line
 from motet.data.load import load_rows
 from motet.errors import ConfigError
 from motet.trainer.callbacks import Callback, OnMetrics
-from motet.trainer.run_folder import write_whole
 from motet.user_code.blocking import blocking
-from motet.user_code.objects import found, keep
+from motet.user_code.objects import keep
 from motet.user_code.plugins import reference_to
 
 PromptFunction: TypeAlias = Callable[[Mapping[str, Any]], str]
@@ -81,7 +73,7 @@ def train_team(
         overrides: any keys of the config, such as "rollout.samples=[16]".
         callbacks, report, overwrite, resume, runs, show: as in `train`.
 
-    `team_config` returns the config, and `write_config` writes it out for the command line.
+    `team_config` returns the config. The command line reads that of the run, runs/NAME/config.yaml.
 
     Raises: ConfigError before anything is written; what `train` raises.
     """
@@ -174,73 +166,3 @@ def _kept(function: Any, key: str) -> str:
     if isinstance(function, type) or not callable(function):
         raise ConfigError(f"{key} is {function!r}; expected a function")
     return reference_to(function) or keep(function)
-
-
-# ------------------------------------------------------------ for the command line
-
-
-def write_config(config: RunConfig, folder: str | Path) -> Path:
-    """Write a config that was made in Python, for the command line. Return its path.
-
-    `folder` gets config.yaml, and a .jsonl file for each split of rows. Paths in the config are
-    relative to it. Functions and classes are named as ./file.py:NAME, so they must be defined at
-    the top of a file.
-
-    Raises: ConfigError if one is a lambda, a nested function or a cell of a notebook, or if the
-    folder already has a config.
-    """
-    place = Path(folder)
-    if (place / "config.yaml").exists():
-        raise ConfigError(f"{place / 'config.yaml'} exists; expected a new folder")
-    names = {name: named_in_file(name, key, place) for key, name in references(config)}
-    place.mkdir(parents=True, exist_ok=True)
-    for key, name in references(config):
-        if key.startswith("data."):
-            lines = [json_line(row) for row in found(name)]
-            write_whole(place / names[name], "".join(lines))
-    plain = config.model_dump(mode="json")
-    plain = with_references(plain, names | _relative(plain["environment"], place))
-    path = place / "config.yaml"
-    write_whole(path, write_yaml(plain))
-    load_config(path)  # what was written can be read
-    return path
-
-
-def _relative(value: Any, folder: Path) -> dict[str, str]:
-    """Return /path/file.py:NAME -> the same relative to `folder`, for the references in a value."""
-    if isinstance(value, str) and REFERENCE.fullmatch(value):
-        file, _, name = value.partition(":")
-        return {value: f"{os.path.relpath(file, folder)}:{name}"}
-    parts = value.values() if isinstance(value, Mapping) else ()
-    return {name: new for part in parts for name, new in _relative(part, folder).items()}
-
-
-def named_in_file(reference: str, key: str, folder: Path) -> str:
-    """Return a name for a file in place of a reference to an object."""
-    if key.startswith("data."):
-        return f"{key.split('.')[1]}.jsonl"
-    value = found(reference)
-    file = _file_of(value)
-    name = getattr(value, "__qualname__", "")
-    if file is None or not name.isidentifier():
-        raise ConfigError(
-            f"{key} is {name or type(value).__name__}, which no file defines by this name; "
-            "expected a function or class at the top of a .py file: define it there and import it"
-        )
-    return f"{os.path.relpath(file, folder)}:{name}"
-
-
-def _file_of(value: Any) -> Path | None:
-    module = sys.modules.get(getattr(value, "__module__", ""))
-    file = getattr(module, "__file__", None)
-    if file is None or not str(file).endswith(".py"):
-        return None
-    return Path(inspect.getsourcefile(value) or file).resolve()
-
-
-def with_references(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: with_references(one, names) for key, one in value.items()}
-    if isinstance(value, list):
-        return [with_references(one, names) for one in value]
-    return names.get(value, value) if isinstance(value, str) else value

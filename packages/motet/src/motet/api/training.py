@@ -139,8 +139,11 @@ def train_once(
         with _interrupt_hint(resume_command):
             with claimed(place, resume=resume, overwrite=overwrite) as folder:
                 trackers = stack.enter_context(_started(settings, folder, found.checkpoint, report))
-                metrics = stack.enter_context(_metrics(folder, trackers, found.checkpoint))
-                progress = stack.enter_context(_progress(settings, show))
+                kept = found.checkpoint.state["metrics_lines"] if found.checkpoint else 0
+                metrics = stack.enter_context(MetricsWriter(folder.metrics, trackers, kept))
+                progress = stack.enter_context(
+                    Progress(show, log_completions=settings.report.log_completions)
+                )
                 notices = _notices(progress, traceback, found, setup)
                 outputs = RunOutputs(folder, metrics, progress, notices)
                 with _start_summary(settings, outputs, clock, resume_command, found):
@@ -182,10 +185,6 @@ def _interrupt_hint(resume_command: str) -> Iterator[None]:
         ) from error
 
 
-def _progress(settings: RunConfig, show: Show) -> Progress:
-    return Progress(show, log_completions=settings.report.log_completions)
-
-
 def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSetup) -> Notices:
     """Show what a user should know before the run."""
     notices = Notices(progress.say, traceback)
@@ -225,13 +224,6 @@ def _started(
                 record_rows(folder.path, str(source.path))
         record_code(folder, settings, step or 0)
         yield trackers + ([] if report is None else [FunctionTracker(report)])
-
-
-def _metrics(
-    folder: RunFolder, trackers: Sequence[Tracker], resumed: Checkpoint | None
-) -> MetricsWriter:
-    """Open the metrics file. A resumed run keeps the lines that its checkpoint counted."""
-    return MetricsWriter(folder.metrics, trackers, resumed.state["metrics_lines"] if resumed else 0)
 
 
 @contextmanager

@@ -35,6 +35,7 @@ def components_of(
 ) -> TrainComponents:
     """Return what the trainer needs of the run."""
     config = setup.config
+    own = config.algorithm.own_credit
     longest: dict[str, int] = {}
     for agent, names in setup.team.agents.items():
         for name in names:
@@ -56,7 +57,7 @@ def components_of(
         longest=longest,
         critic_epochs=critic_epochs(config),
         value_coefficient=(config.critic or CriticConfig()).coefficient,
-        credit=None if config.credit is None else credit_function(config.credit),
+        credit=None if own is None else credit_function(own),
         reward_model=config.reward_model,
         records_episodes=config.report.episodes == "all",
         stop=stop or StopRequest(),

@@ -31,7 +31,7 @@ def refuse_missing_objects(config: RunConfig, *, train: bool) -> None:
 _ARGUMENTS = {
     "environment.name": "environment=...",
     "reward.name": "reward=...",
-    "credit": "credit=...",
+    "algorithm.credit.function": "credit=...",
     "algorithm.loss.kind": "loss=...",
     "algorithm.credit.baseline": "baseline=...",
     "data.eval.path": "data={'eval': rows}",
@@ -55,7 +55,7 @@ def references(config: RunConfig, *, train: bool = True) -> list[tuple[str, str]
     if train:
         group = config.algorithm.group
         found += [
-            ("credit", config.credit),
+            ("algorithm.credit.function", config.algorithm.own_credit),
             ("algorithm.loss.kind", config.algorithm.loss.kind),
             ("algorithm.credit.baseline", group and group.baseline),
             ("data.train.path", data.train.path if data.train else None),

@@ -9,14 +9,13 @@ from motet.assembly.tasks import asking
 from motet.config.schema import RunConfig
 from motet.config.validation import validate_options
 from motet.core import Environment
-from motet.environments.registry import check_is_environment, create, find, resolve
+from motet.environments.registry import check_is_environment, create, resolve
 from motet.errors import ConfigError
 from motet.rollout.freeform import FreeForm
 from motet.settings import Settings
 from motet.trainer.components import Comparator
-from motet.user_code.installed import installed, load
+from motet.user_code.named_parts import find_part
 from motet.user_code.objects import is_object
-from motet.user_code.plugins import is_reference, load_object, nearest
 
 
 class DialogueOptions(Settings):
@@ -37,7 +36,7 @@ def environment_of(
     Raises: ConfigError.
     """
     name, options = config.environment.name, config.environment.options
-    found = find(name)
+    found = find_part("environments", name, "environment.name")
     if is_object(name) and isinstance(found, Environment):
         _refuse_options(type(found).__name__, options, "an object that was passed")
         return found
@@ -88,17 +87,7 @@ def reward_of(config: RunConfig) -> Any:
     """Return the reward of a config: a function, or an instance of a class. Raises: ConfigError."""
     assert config.reward is not None
     name, options = config.reward.name, config.reward.options
-    known = installed("rewards")
-    if name not in known and not is_reference(name):
-        others = f"one of {', '.join(known)}, " if known else ""
-        raise ConfigError(
-            f"reward.name is {name!r}{nearest(name, known)}; expected {others}package.module:NAME "
-            "or ./file.py:NAME"
-        )
-    try:
-        found = load_object(name) if is_reference(name) else load("rewards", name)
-    except ConfigError as error:
-        raise ConfigError(f"reward.name: {error}") from error
+    found = find_part("rewards", name, "reward.name")
     if not callable(getattr(found, "score", None)) and (
         isinstance(found, type) or not callable(found)
     ):
@@ -131,10 +120,12 @@ def comparator_of(config: RunConfig) -> Comparator | None:
     chosen = config.comparator
     if chosen is None:
         return None
-    try:
-        found = load_object(chosen.name)
-    except ConfigError as error:
-        raise ConfigError(f"comparator.name: {error}") from error
+    found = find_part("comparators", chosen.name, "comparator.name")
+    if not isinstance(found, type) or not hasattr(found, "Options"):
+        raise ConfigError(
+            f"comparator.name is {chosen.name!r}, which is no comparator; expected a class with an "
+            "inner class Options, made with its options and the config"
+        )
     options = validate_options(found.Options, chosen.options, config.places, ("comparator",))
     comparator: Comparator = found(options, config)
     return comparator

@@ -129,6 +129,7 @@ class Services(Mapping[str, Any]):
                 wall_seconds=chosen.wall_seconds,
                 cpu_seconds=chosen.cpu_seconds,
                 memory_mb=chosen.memory_mb,
+                output_bytes=chosen.output_bytes,
             )
             minimum = Level[chosen.minimum_level.upper()]
             return Sandbox(chosen.workers, minimum, limits, packages=chosen.packages)

@@ -1,4 +1,4 @@
-"""Tests of the terminal, with scripted input."""
+"""Tests of the sandbox of a config, and of the terminal, with scripted input."""
 
 import asyncio
 import fcntl
@@ -13,7 +13,55 @@ import time
 
 import pytest
 
-from motet.assembly.services import PersonLeft, Terminal
+from codejudge import Call, Limits, Raised
+from motet.assembly.services import PersonLeft, Services, Terminal
+from motet.config.load import make_config
+from motet.config.sections import SandboxConfig
+from motet.errors import ConfigError
+
+CONFIG = {
+    "name": "run",
+    "environment": "relay",
+    "models": {"tiny": {"embedded": {}}},
+    "policies": {"p": {"model": "tiny"}},
+    "team": {"front": "p", "back": "p"},
+    "rollout": {"samples": [2]},
+    "train": {"steps": 1},
+}
+
+
+def test_the_limits_of_a_program_have_one_source():
+    chosen = SandboxConfig().model_dump()
+    assert Limits(**{name: chosen[name] for name in vars(Limits())}) == Limits()
+
+
+@pytest.mark.parametrize(
+    ("limit", "source", "said"),
+    [
+        ({"wall_seconds": 0.3}, "import time\ndef f(): time.sleep(0.6)", "over 0.3 seconds"),
+        (
+            {"cpu_seconds": 1, "wall_seconds": 30.0},
+            "def f():\n    while True: pass",
+            "over 1 seconds of CPU",
+        ),
+        ({"memory_mb": 256}, "def f(): return len(bytearray(300 << 20))", "MemoryError"),
+        ({"output_bytes": 1000}, "def f(): return 'x' * 2000", "Oversize"),
+    ],
+)
+def test_a_limit_of_a_config_ends_a_program(limit, source, said):
+    services = Services(make_config(CONFIG | {"sandbox": {"workers": 1, **limit}}), True)
+    try:
+        report = services["sandbox"].run_sync([source], [Call("f")])
+    finally:
+        services.close()
+    (call,) = report.calls
+    assert said == (call.kind if isinstance(call, Raised) else report.message)
+
+
+def test_a_limit_that_is_too_large_is_named():
+    services = Services(make_config(CONFIG | {"sandbox": {"output_bytes": 1 << 31}}), True)
+    with pytest.raises(ConfigError, match=r"sandbox limit output_bytes: got 2147483648"):
+        services["sandbox"]
 
 
 class Script:

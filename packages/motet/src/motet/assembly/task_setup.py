@@ -75,8 +75,8 @@ def open_task_setup(
     if train:
         config, derived = with_groups(config)
         check_trainable(config)
-        if config.credit is not None:
-            credit_function(config.credit)
+        if config.algorithm.own_credit is not None:
+            credit_function(config.algorithm.own_credit)
         refuse_keys_without_effect(config)
         _check_devices(config)
         _check_report(config)

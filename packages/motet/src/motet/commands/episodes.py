@@ -1,42 +1,16 @@
-"""Episodes as chats between named agents, and the command `motet episodes` for recorded ones."""
+"""Prints episodes as chats between named agents."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.text import Text
 
 from motet.commands.console import listed, out
-from motet.commands.from_api import ApiCall, of_api
 from motet.safety.visible import styled, visible
 
 if TYPE_CHECKING:
     from motet.core import Episode, Fault, Prompt, SampleId
-
-
-@of_api("motet.api.recorded:episodes")
-def episodes(
-    call: ApiCall,
-    traceback: Annotated[
-        bool, typer.Option("--traceback", help="Show the whole traceback of every fault.")
-    ] = False,
-) -> None:
-    """Show recorded episodes as chats, with rewards and advantages. Nothing is played again.
-
-    Example: motet episodes runs/quickstart --step 12 --worst 5
-    """
-    found, asked = call(), call.values
-    for one in found:
-        print_episode(one.episode, one.advantages, traceback=traceback)
-    if not found:
-        out.print(f"{asked['run']} has no such episode" + " with a fault" * asked["faults"])
-    elif not asked["evaluation"] and not any(one.advantages for one in found):
-        out.print(
-            "no advantages: they need more than the recorded rewards (a critic, a KL penalty in "
-            "the reward, a moving average, a learned reward, pairs), or code that the run names, "
-            "which is not loaded, or the episodes do not fit the config"
-        )
 
 
 def print_episode(

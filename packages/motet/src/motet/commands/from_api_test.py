@@ -14,9 +14,9 @@ from motet.errors import ConfigError
 
 FUNCTIONS = [
     "motet.api.training:train", "motet.api.training:warmup", "motet.api.evaluation:evaluate",
-    "motet.api.evaluation:play", "motet.api.recorded:episodes",
-    "motet.api.planning:plan", "motet.api.exporting:export",
-    "motet.api.dry_runs:check",
+    "motet.api.evaluation:play", "motet.api.planning:plan", "motet_serve.exporting:export_team",
+    "motet.api.dry_runs:check", "motet_view.recorded:episodes",
+    "motet_compare.api:compare_messages", "motet_compare.api_replay:replay",
     "motet_verifier.api_answers:sample_answers", "motet_verifier.api_answers:balance_answers",
     "motet_verifier.api:train_verifier", "motet_verifier.api:serve_verifier",
     "motet_serve.api:serve",

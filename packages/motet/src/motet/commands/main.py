@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from motet import __version__
-from motet.commands.console import out, print_cost, print_finished, print_json, print_warnings
-from motet.commands.episodes import episodes
+from motet.commands.console import out, print_cost, print_finished, print_warnings
 from motet.commands.evaluation import evaluate, play
 from motet.commands.exit_codes import (
     ends_with_one_line,
@@ -28,7 +27,7 @@ from motet.commands.exit_codes import (
 )
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.machine import doctor, plan
-from motet.commands.options import AsJson, ConfigArgument, Overrides, parts_of
+from motet.commands.options import ConfigArgument, Overrides, parts_of
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing, package_of
 
@@ -44,7 +43,7 @@ app = typer.Typer(
     Start with: motet train quickstart
 
     A config is a YAML file; keys behind it override it, as in optimizer.learning_rate=5e-6.
-    A run lives in runs/NAME; evaluate, play, export and others take its folder.""",
+    A run lives in runs/NAME; evaluate, play and others take its folder.""",
 )
 
 
@@ -162,30 +161,8 @@ def warmup(call: ApiCall) -> None:
     )
 
 
-for command in (evaluate, play, episodes, plan, doctor):
+for command in (evaluate, play, plan, doctor):
     app.command()(command)
-
-
-@app.command()
-@of_api("motet.api.exporting:export")
-def export(call: ApiCall, as_json: AsJson = False) -> None:
-    """Write a trained team as one folder for transformers, PEFT, vLLM and Motet, with a model card.
-
-    Example: motet export runs/quickstart --into teams/quickstart
-    """
-    found = call()
-    if as_json:
-        print_json(found)
-        return
-    for policy, folder in found.policies.items():
-        out.print(f"{policy} is {folder or 'its base model, unchanged'}", soft_wrap=True)
-    for line in (*found.copied, *found.left_out):
-        out.print(line, soft_wrap=True)
-    card = f"{found.folder}/README.md"
-    out.print(f"the model card is {card}: read it before you share the folder", soft_wrap=True)
-    if found.url is not None:
-        out.print(f"pushed to {found.url}", soft_wrap=True)
-    out.print(f"play it with: motet play {found.folder}", soft_wrap=True)
 
 
 @app.command()
@@ -203,7 +180,8 @@ def configs(
     if name is not None:
         if name not in there:
             raise ConfigError(
-                f"{name!r} is no installed config{nearest(name, there)}; motet configs lists them"
+                f"{name!r} is no installed config"
+                f"{missing('configs', name) or nearest(name, there)}; motet configs lists them"
             )
         print(there[name].read_text(), end="")
         return

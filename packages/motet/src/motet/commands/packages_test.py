@@ -7,6 +7,7 @@ import typer
 
 from motet.commands import main
 from motet.config import paths
+from motet.config.load import load_target
 from motet.errors import ConfigError
 from motet.user_code import installed
 
@@ -64,3 +65,32 @@ def test_a_config_of_two_packages_is_refused(registered, monkeypatch, tmp_path):
     registered("configs", [("one", "one_package_of_configs"), ("two", "two_package_of_configs")])
     with pytest.raises(ConfigError, match="two packages have a config 'same'"):
         paths.named_configs()
+
+
+def test_a_config_of_a_package_that_is_missing_names_what_to_install(
+    registered, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    registered("configs", [("motet", "motet.configs")])
+    said = "it is in motet-tasks: pip install 'motet[tasks]'"
+    with pytest.raises(ConfigError) as refused:
+        load_target("bugfix_tiny")
+    assert str(refused.value) == (
+        f"bugfix_tiny does not exist: {said}; expected a config file, the name of a config (motet "
+        "configs lists them) or a run folder"
+    )
+    (tmp_path / "mine.yaml").write_text("extends: bugfix_tiny\n")
+    with pytest.raises(ConfigError) as refused:
+        load_target("mine.yaml")
+    assert str(refused.value) == (
+        f"mine.yaml:1: extends: bugfix_tiny does not exist: {said}; expected a YAML file"
+    )
+    with pytest.raises(ConfigError) as refused:
+        main.configs("bugfix_tiny")
+    assert str(refused.value) == (
+        f"'bugfix_tiny' is no installed config: {said}; motet configs lists them"
+    )
+    with pytest.raises(ConfigError, match=r"motet-verifier: pip install 'motet\[verifier\]'"):
+        load_target("debate_verifier")
+    with pytest.raises(ConfigError, match=r"debat does not exist \(did you mean debate\?\)"):
+        load_target("debat")

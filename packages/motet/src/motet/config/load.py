@@ -49,7 +49,8 @@ from motet.config.yaml import (
 from motet.errors import ConfigError, shortened
 from motet.safety.reading import read_text
 from motet.settings import Algorithm, Settings
-from motet.settings.flat_keys import FLAT_KEYS, SECTIONS, is_other, lifted
+from motet.settings.flat_keys import FLAT_KEYS, SECTIONS, is_other, lifted, with_own_credit
+from motet.user_code.installed import missing
 from motet.user_code.objects import find_rows_in
 from motet.user_code.plugins import look_at, nearest
 
@@ -108,8 +109,8 @@ def _file_of(target: str | Path) -> Path:
     path = config_path(target)
     if look_at(path) == "nothing":
         raise ConfigError(
-            f"{path} does not exist{_similar(path)}; expected a config file, the name of a config "
-            "(motet configs lists them) or a run folder"
+            f"{path} does not exist{missing('configs', str(target)) or _similar(path)}; expected a "
+            "config file, the name of a config (motet configs lists them) or a run folder"
         )
     file = config_file_of(path) if path.is_dir() else path
     if file is None:
@@ -203,7 +204,8 @@ def _checked(
         whole = _with(whole, path, value)
     if replaced:
         whole = _layer(whole, Path())
-    return validate_options(schema, whole.data, whole.places)
+    found = validate_options(schema, whole.data, whole.places)
+    return found.with_dropped(whole.dropped) if isinstance(found, RunKeys) else found
 
 
 def _with(document: Document, path: KeyPath, value: Any) -> Document:
@@ -213,7 +215,7 @@ def _with(document: Document, path: KeyPath, value: Any) -> Document:
     if deeper:
         inner = Document(dict(document.data.get(key) or {}), {})
         value = _with(inner, deeper, value).data
-    return Document({**document.data, key: value}, others)
+    return replace(document, data={**document.data, key: value}, places=others)
 
 
 def _whole(files: Document, overrides: Sequence[str | Document]) -> Document:
@@ -256,8 +258,8 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> Document:
         base_path = named_configs().get(base, base_path)
     if look_at(base_path) != "file":
         raise ConfigError(
-            f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist; "
-            "expected a YAML file"
+            f"{place_of(document.places, ('extends',))}: extends: {base_path} does not exist"
+            f"{missing('configs', base)}; expected a YAML file"
         )
     return _laid_on(_read_with_bases(base_path, (*above, place)), layer)
 
@@ -269,6 +271,8 @@ _ALWAYS_RECORDED = frozenset(
 )
 """Sections that every record has, and hardly a config that somebody writes."""
 _DERIVED = "derived"
+_COMLRL = "motet_published.comparator:PublishedComparator"
+"""The default of `comparator.name` before comparators were registered by name."""
 
 
 def _as_recorded(document: Document, path: Path) -> Document:
@@ -312,6 +316,11 @@ def _as_recorded(document: Document, path: Path) -> Document:
     rollout = data.get("rollout")
     if complete and isinstance(rollout, Mapping):  # earlier versions could shorten long prompts
         data["rollout"] = {key: one for key, one in rollout.items() if key != "on_long_prompt"}
+    if complete and data.get("credit", "") is None:  # where the own credit function was
+        del data["credit"]
+    comparator = data.get("comparator")
+    if complete and isinstance(comparator, Mapping) and comparator.get("name") == _COMLRL:
+        data["comparator"] = {**comparator, "name": "comlrl"}
     return replace(document, data=data)
 
 
@@ -338,14 +347,16 @@ def _layer(document: Document, folder: Path) -> Document:
     )
     if isinstance(data.get("team"), Mapping):
         data["team"] = {agent: written_out(player) for agent, player in data["team"].items()}
-    return _with_sections(Document(data, document.places))
+    return _with_sections(replace(document, data=data))
 
 
 def _with_sections(document: Document) -> Document:
-    """Move the flat keys of the algorithm into their sections.
+    """Move the keys that the algorithm had in earlier versions into their sections.
 
     Their places name the keys as they were written.
     """
+    if "credit" in document.data:
+        document = _with_own_credit(document)
     said = document.data.get("algorithm")
     if not isinstance(said, Mapping) or not any(key in FLAT_KEYS for key in said):
         return document
@@ -361,7 +372,22 @@ def _with_sections(document: Document) -> Document:
             where = place if dotted(path) in place else f"{place}: {dotted(path)}"
             places |= {moved: where}
             places.setdefault(moved[:2], where)
-    return Document(data, places)
+    return replace(document, data=data, places=places)
+
+
+def _with_own_credit(document: Document) -> Document:
+    """Move a credit function at the top of the config into the algorithm."""
+    place = place_of(document.places, ("credit",))
+    try:
+        data = with_own_credit(document.data)
+    except ValueError as error:
+        raise ConfigError(f"{place}: credit: {error}".removeprefix(": ")) from error
+    where = place if "credit" in place else f"{place}: credit"
+    moved = {path: one for path, one in document.places.items() if path[:1] != ("credit",)}
+    if place:
+        for depth in (1, 2, 3):
+            moved.setdefault(("algorithm", "credit", "function")[:depth], where)
+    return replace(document, data=data, places=moved)
 
 
 def _spelt_out(key: str, value: Any) -> Any:
@@ -394,12 +420,19 @@ def _laid_on(under: Document, over: Document) -> Document:
 
 def _merged(under: Document, over: Document) -> Document:
     data, replaced = _laid_over(under.data, over.data, ())
+    dropped = {
+        section: dict(under.data["algorithm"][section])
+        for section in SECTIONS
+        if ("algorithm", section) in replaced
+        and is_other(under.data["algorithm"].get(section), data["algorithm"][section], "kind")
+    }
     kept = {
         path: place
         for path, place in under.places.items()
         if not any(path[: len(gone)] == gone for gone in replaced)
     }
-    return Document(data, {**kept, **over.places})
+    places = {**kept, **over.places}
+    return Document(data, places, dropped={**under.dropped, **over.dropped, **dropped})
 
 
 def _laid_over(

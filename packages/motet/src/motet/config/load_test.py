@@ -12,7 +12,7 @@ from motet.config.yaml import write_yaml
 from motet.credit.baselines import BASELINES, Comparison
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES
-from motet.settings import Settings
+from motet.settings import GroupCredit, Settings
 
 SMALL = """\
 name: small
@@ -529,10 +529,10 @@ def record_of_before(config: RunConfig, said: dict[str, Any], row: dict[str, Any
     """Return the record of a run of that time: `said` differs from the row, whose options are in
     comments."""
     now = dump_config(config)
-    start, end = now.index("algorithm:\n"), now.index("\ncredit: ") + 1
+    start, end = now.index("algorithm:\n"), now.index("\ncritic: ") + 1
     left_out = {key: value for key, value in (FLAT | row).items() if key not in said}
     comments = "".join(f"  # {line}\n" for line in write_yaml(left_out).splitlines())
-    return now[:start] + write_yaml({"algorithm": said}) + comments + now[end:]
+    return now[:start] + write_yaml({"algorithm": said}) + comments + "credit: null\n" + now[end:]
 
 
 GROUPED = {"baseline": "group_mean"}
@@ -708,6 +708,94 @@ def test_a_wrong_flat_key_is_named_as_it_was_written_and_where_it_is_now(small):
     small.write_text(SMALL.replace("credit: {scale: std}", "\n  gae_lambda: 0.5"))
     assert complaint_of(small).startswith(
         "small.yaml:13: algorithm.gae_lambda: algorithm.credit.gae_lambda: got 0.5 with kind: "
-        "group, which has no gae_lambda (its keys: baseline, scale, group_by, average_decay): use "
-        "kind: critic, or drop gae_lambda"
+        "group, which has no gae_lambda (its keys: function, baseline, scale, group_by, "
+        "average_decay): use kind: critic, or drop gae_lambda"
     )
+
+
+OWN = "algorithm.credit.function=./mine.py:own"
+
+
+@pytest.mark.parametrize(
+    ("below", "overrides", "same"),
+    [
+        ("credit: ./mine.py:own\n", [], [OWN]),
+        ("", ["credit=./mine.py:own"], [OWN]),
+        ("credit: ./mine.py:own\n", ["credit=null"], []),
+        ("credit: ./mine.py:own\n", ["algorithm.credit.function=null"], []),
+        ("credit: ./mine.py:other\n", [OWN], [OWN]),
+        ("credit: ./mine.py:own\n", ["algorithm=iac"], ["algorithm=iac", OWN]),
+        ("credit: ./mine.py:own\n", ["algorithm.baseline=none"], ["algorithm.baseline=none", OWN]),
+        ("credit: null\n", ["algorithm=madpo"], ["algorithm=madpo"]),
+    ],
+)
+def test_a_credit_function_at_the_top_is_that_of_the_algorithm(
+    small, below, overrides, same, monkeypatch
+):
+    monkeypatch.chdir(small.parent)
+    plain = SMALL.replace("{name: magrpo, credit: {scale: std}}", "{name: magrpo}")
+    small.write_text(plain)
+    wanted = load_config(small, same)
+    small.write_text(plain + below)
+    assert load_config(small, overrides) == wanted
+
+
+def test_a_recorded_credit_function_at_the_top_is_read(small, tmp_path):
+    """Its path is that of the file as it was recorded."""
+    config = load_config(small, [OWN])
+    then = record_of_before(config, {"name": "magrpo", "scale": "std"}, GROUPED)
+    name = config.algorithm.own_credit
+    assert name.startswith("/")
+    (tmp_path / "config.yaml").write_text(then.replace("credit: null", f"credit: {name}"))
+    assert load_config(tmp_path / "config.yaml") == config
+    assert load_recorded(tmp_path / "config.yaml").algorithm == config.algorithm
+    (tmp_path / "config.yaml").write_text(then)
+    record = load_recorded(tmp_path / "config.yaml")
+    assert record.algorithm == load_config(small).algorithm
+    then = then.replace("  name: magrpo", f"  name: {tmp_path}/mine.py:ROW")
+    (tmp_path / "config.yaml").write_text(then)
+    record = load_recorded(tmp_path / "config.yaml")
+    assert "function" not in record.algorithm.credit, "null is nothing that somebody said"
+
+
+def test_sections_of_an_algorithm_that_is_code_are_kept_as_they_are_written(small):
+    said = "{name: ./mine.py:ROW, loss: {kind: gspo}, epochs: 2}"
+    small.write_text(SMALL.replace("{name: magrpo, credit: {scale: std}}", said))
+    algorithm = load_recorded(small).algorithm
+    assert (algorithm.loss, algorithm.epochs) == ({"kind": "gspo"}, 2)
+
+
+def test_a_wrong_credit_at_the_top_is_named_as_it_was_written_and_where_it_is_now(small):
+    plain = SMALL.replace("{name: magrpo, credit: {scale: std}}", "{name: madpo}")
+    small.write_text(plain)
+    assert complaint_of(small, "credit=./mine.py:own").startswith(
+        "override 'credit=./mine.py:own': algorithm.credit.function: got "
+    )
+    small.write_text(f"{SMALL}credit: 3\n")
+    place = f"small.yaml:{SMALL.count(chr(10)) + 1}: credit"
+    assert complaint_of(small).endswith(f"{place}: got 3, expected the name of a function")
+    small.write_text(f"{SMALL}credit: {{scale: std}}\n")
+    assert complaint_of(small).endswith(
+        f"{place}: got a section, expected algorithm.credit: move its keys there"
+    )
+    both = "{name: magrpo, credit: {function: ./mine.py:own}}"
+    small.write_text(SMALL.replace("{name: magrpo, credit: {scale: std}}", both))
+    small.write_text(f"{small.read_text()}credit: ./mine.py:other\n")
+    assert complaint_of(small).endswith("credit: got credit.function twice, expected credit alone")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "said"),
+    [
+        ("iac", "critic_view", "algorithm.credit.view: got null with kind: critic, which needs a "
+         "view: for credit without a critic, set credit.kind: group"),
+        ("madpo", "preference", "algorithm.credit.beta: got null with kind: pairs, which needs a "
+         "number: for credit without pairs, set credit.kind: group or critic"),
+    ],
+)  # fmt: skip
+def test_a_flat_null_that_would_leave_no_credit_says_what_to_write(small, name, key, said):
+    small.write_text(SMALL.replace("{name: magrpo, credit: {scale: std}}", f"{{name: {name}}}"))
+    override = f"algorithm.{key}=null"
+    assert complaint_of(small, override) == f"override {override!r}: {said}"
+    config = load_config(small, [override, "algorithm.credit.kind=group"])
+    assert config.algorithm.credit == GroupCredit()

@@ -6,7 +6,7 @@ It sets only the fields that differ; `decode_of` and `optimizer_of` return the c
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 from pydantic import (
@@ -16,6 +16,8 @@ from pydantic import (
     NonNegativeInt,
     PrivateAttr,
     SerializerFunctionWrapHandler,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_serializer,
     model_validator,
 )
@@ -89,6 +91,8 @@ class Places:
     places."""
 
     of: Mapping[tuple[str | int, ...], str] = field(default_factory=dict, compare=False)
+    dropped: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    """Section of the algorithm -> what a lower layer said in it for another kind."""
 
 
 FOLDER_NAME = r"[\w][\w.+=-]{0,99}"
@@ -144,10 +148,6 @@ class RunKeys(Settings):
     ] = Field(default_factory=lambda: resolve(DEFAULT_ALGORITHM, {}))
     """The learning rule: the name of a row of the table in `motet.algorithms`, and the fields that
     differ from that row."""
-    credit: str | None = None
-    """Your own credit function, at package.module:NAME or ./file.py:NAME. It gets a
-    `motet.CreditStep` and returns the advantage of each sample, which replaces that of the
-    algorithm."""
     critic: CriticConfig | None = None
     """How critics are built and trained, if the algorithm uses critics. The defaults apply if it is
     left out."""
@@ -198,6 +198,18 @@ class RunKeys(Settings):
         """Where each key is set, for error messages about options. Empty for a config built in
         Python."""
         return self._places.of
+
+    @property
+    def dropped(self) -> Mapping[str, Mapping[str, Any]]:
+        """Section of the algorithm -> its keys of a layer below that which named its present kind.
+        Empty for a config built in Python."""
+        return self._places.dropped
+
+    def with_dropped(self, dropped: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Return the config with these keys as `dropped`."""
+        other = self.model_copy()
+        other._places = replace(self._places, dropped=dropped)
+        return other
 
     @property
     def frozen(self) -> frozenset[str]:
@@ -265,7 +277,6 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
     """Return what is wrong in a config, of the first check that finds something."""
     return (
         _unfit_names(config)
-        or _unfit_credit(config)
         or _absent_names(config)
         or _unfit_critic(config)
         or _unfit_reward_model(config)
@@ -288,16 +299,6 @@ def _unfit_names(config: RunKeys) -> list[Complaint]:
         for key in named
         if not re.fullmatch(FOLDER_NAME, key[1])
     ]
-
-
-def _unfit_credit(config: RunKeys) -> list[Complaint]:
-    if config.credit is None or config.algorithm.pairs is None:
-        return []
-    text = (
-        f"credit is set, but algorithm {config.algorithm.name} learns from pairs, which have no "
-        "advantages: drop credit, or use another algorithm"
-    )
-    return [(("credit",), text)]
 
 
 def _absent_names(config: RunKeys) -> list[Complaint]:
@@ -645,7 +646,11 @@ def _filled(value: Any) -> Any:
         raise validation_error([(("name",), str(error))]) from error
 
 
-def _with_known_names(algorithm: Algorithm) -> Algorithm:
+def _of_row_or_code(value: Any, handler: ValidatorFunctionWrapHandler) -> Algorithm:
+    filled = _filled(value)
+    if isinstance(filled, AlgorithmOfCode):
+        return filled
+    algorithm: Algorithm = handler(filled)
     try:
         check_names(algorithm)
     except ConfigError as error:
@@ -660,8 +665,8 @@ class RecordedConfig(RunKeys):
     come from a stranger, so whatever only looks at a run reads this class in its place.
     """
 
-    algorithm: Annotated[Algorithm, BeforeValidator(_filled), AfterValidator(_with_known_names)] = (
-        Field(default_factory=lambda: resolve(DEFAULT_ALGORITHM, {}))
+    algorithm: Annotated[Algorithm, WrapValidator(_of_row_or_code)] = Field(
+        default_factory=lambda: resolve(DEFAULT_ALGORITHM, {})
     )
     """The learning rule. Its fields are complete if its row is known without loading code."""
 

@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from codejudge import Limits
 from motet.settings import ByKey, ChatTemplate, Decode, Lora, Optimizer, Settings, TinyModel
 from motet.user_code.plugins import is_reference
 
@@ -448,14 +449,15 @@ class EndpointConfig(Settings):
 class ComparatorConfig(Named):
     """Who gives the second half of the answers to a problem, with `compare: halves`.
 
-    A class, and its options. That of the package motet-published plays with the team's earlier
-    weights (`history`), with another team (`team`), or asks a server (`endpoint`). Without this
-    section both halves are those of the present team.
+    A class, and its options. comlrl plays with the team's earlier weights (`history`), with another
+    team (`team`), or asks a server (`endpoint`). Without this section both halves are those of the
+    present team.
     """
 
-    name: str = "motet_published.comparator:PublishedComparator"
-    """A class at `package.module:NAME` or `./file.py:NAME`, made with its `Options` and the config.
-    It is a `motet.trainer.components.Comparator`."""
+    name: str = "comlrl"
+    """A registered name, or a class at `package.module:NAME` or `./file.py:NAME`, made with its
+    `Options` and the config. It is a `motet.trainer.components.Comparator`. comlrl is that of the
+    package motet-published."""
 
 
 class VerifierServer(Settings):
@@ -549,12 +551,14 @@ class SandboxConfig(Settings):
     """Maximum number of programs that run in parallel. The default is one per core."""
     minimum_level: Literal["limits", "seccomp", "landlock", "namespaces"] = "seccomp"
     """The minimum protection level. Motet refuses to run programs with less."""
-    wall_seconds: PositiveFloat = 5.0
+    wall_seconds: PositiveFloat = Limits.wall_seconds
     """Wall-clock time limit of one program."""
-    cpu_seconds: PositiveInt = 3
+    cpu_seconds: PositiveInt = Limits.cpu_seconds
     """CPU time limit of one program."""
-    memory_mb: PositiveInt = 512
+    memory_mb: PositiveInt = Limits.memory_mb
     """Address space limit of one program, in MiB."""
+    output_bytes: PositiveInt = Limits.output_bytes
+    """Limit of the values that one program returns, in bytes of JSON."""
     packages: tuple[str, ...] = ()
     """Packages that programs may import besides the standard library, such as numpy, together with
     the packages that these import."""

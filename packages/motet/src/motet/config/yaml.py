@@ -6,7 +6,7 @@ PyYAML alone implements YAML 1.1, where `5e-6` is a string and `no` is False.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,6 +43,9 @@ class Document:
     places: Mapping[KeyPath, str]
     warnings: tuple[str, ...] = ()
     """Messages about keys that were read, but perhaps not as their author thinks."""
+    dropped: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Section of the algorithm -> its keys in a lower layer, where a higher one names another
+    kind."""
 
 
 # ------------------------------------------------------------------------------ reading and writing

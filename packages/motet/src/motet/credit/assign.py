@@ -60,8 +60,8 @@ def assign_credit(
 
     Raises: ConfigError if incentives are set and an outcome lacks who was right; if what the
         algorithm reads is missing: a greedy path, a critic or its values, reference
-        log-probabilities. MotetError if `own` raises an exception or returns anything but finite
-        advantages.
+        log-probabilities, its own credit function. MotetError if `own` raises an exception or
+        returns anything but finite advantages.
     """
     roots = [(episode.id, episode.root) for episode in episodes if episode.root is not None]
     table = Table.of(roots, list(team.agents), turns)
@@ -72,6 +72,11 @@ def assign_credit(
         _refuse_missing_reference(samples, scores, team)
     if algorithm.pairs is not None:
         return _preferences(table, scores, algorithm, algorithm.pairs, state, team)
+    if own is None and algorithm.own_credit is not None:
+        raise ConfigError(
+            f"algorithm.credit.function is {algorithm.own_credit}, which is loaded for a run only: "
+            "pass the function, assign_credit(..., own=FUNCTION)"
+        )
     if algorithm.critic is not None:
         critics.refuse_missing_values(table, algorithm.critic, scores, team)
     ratios = ratios_of(table, algorithm, scores.present) if scores.present else None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from motet.algorithms import ALGORITHMS, credit_function, resolve
 from motet.batch import pack
@@ -247,10 +248,27 @@ def test_a_config_names_a_function_of_its_own(tmp_path):
     (tmp_path / "mine.py").write_text("class Own: pass\nnumber = 3\ndef own(step): pass\n")
     assert callable(credit_function("./mine.py:own", tmp_path))
     for name, said in (
-        ("lenient", "credit is 'lenient'; expected a function at package.module:NAME"),
+        ("lenient", r"algorithm\.credit\.function is 'lenient'; expected a function at package"),
         ("./mine.py:Own", "of type type; expected a function"),
         ("./mine.py:number", "of type int; expected a function"),
-        ("./mine.py:other", "credit: .* defines no 'other'"),
+        ("./mine.py:other", r"algorithm\.credit\.function: .* defines no 'other'"),
     ):
         with pytest.raises(ConfigError, match=said):
             credit_function(name, tmp_path)
+
+
+def test_the_function_of_an_algorithm_is_passed_in_a_loop_by_hand():
+    """Credit is pure: it loads nothing."""
+    algorithm = resolve("magrpo", {"credit": {"function": "./mine.py:own"}})
+    episodes = [crossed((1.0, 2.0, 3.0, 4.0))]
+    with pytest.raises(ConfigError, match=r"function is \./mine\.py:own.*pass the function"):
+        assign_credit(episodes, Scores(), algorithm, CreditState(), TEAM, 1)
+    found = assign_credit(
+        episodes, Scores(), algorithm, CreditState(), TEAM, 1, lambda step: step.returns_S + 7.0
+    )
+    assert [one.advantage for one in found.samples] == [8.5, 10.5, 9.0, 10.0]
+
+
+def test_pairs_have_no_credit_function():
+    with pytest.raises(ValidationError, match=r"pairs, which has no function .*use kind: group"):
+        resolve("madpo", {"credit": {"function": "./mine.py:own"}})

@@ -174,7 +174,7 @@ def _json(text: bytes, where: str) -> Row:
 
 def _parsed(text: bytes, where: str) -> Any:
     try:
-        return decoded(json.loads(text, parse_int=_integer))  # as write_config writes rows
+        return decoded(json.loads(text, parse_int=_integer))  # as a run keeps rows
     except (ConfigError, ValueError, RecursionError) as error:  # invalid UTF-8 is a ValueError
         raise ConfigError(
             f"{where} is not JSON: {error}; expected one JSON value (one object per line belongs "

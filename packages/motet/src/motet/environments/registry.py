@@ -7,36 +7,18 @@ from typing import Any
 
 from motet.core import Environment
 from motet.errors import ConfigError
-from motet.user_code.installed import installed, load, missing
-from motet.user_code.plugins import is_reference, load_object, nearest
-
-
-def find(name: str, where: str = "environment.name", base_folder: Path = Path()) -> Any:
-    """Return the object called `name`: a registered name, `package.module:NAME`, or
-    `./file.py:NAME` relative to `base_folder`.
-
-    Raises: ConfigError naming `where` if there is no such object.
-    """
-    known = installed("environments")
-    if name not in known and not is_reference(name):
-        raise ConfigError(
-            f"{where} is {name!r}{missing('environments', name) or nearest(name, known)}; expected "
-            f"one of {', '.join(known)}, package.module:Class or ./file.py:Class"
-        )
-    try:
-        return load_object(name, base_folder) if is_reference(name) else load("environments", name)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
+from motet.user_code.named_parts import find_part
+from motet.user_code.plugins import nearest
 
 
 def resolve(
     name: str, where: str = "environment.name", base_folder: Path = Path()
 ) -> type[Environment[Any]]:
-    """Return the environment class called `name`, as in `find`.
+    """Return the environment class called `name`, as in `find_part`.
 
     Raises: ConfigError naming `where` if the name is unknown or the class is not an environment.
     """
-    found = find(name, where, base_folder)
+    found = find_part("environments", name, where, base_folder)
     if not isinstance(found, type):
         raise ConfigError(
             f"{where} is {name!r}, an object of type {type(found).__name__}; expected a class, an "

@@ -128,7 +128,8 @@ class EvaluationResult(Summary):
     conventions: Mapping[str, Mapping[str, float]] | None = None
     """Agent -> label -> share of its first answers, if the environment names them."""
     code_changed: Sequence[str] | None = None
-    """The user's files that are other than when the run loaded them."""
+    """The user's files, and the versions of packages, that are other than when the run was
+    computed."""
     rows_passed_over: int | None = None
     """The number of held-out rows that gave no task."""
     interval: Mapping[str, Sequence[float] | None] | None = None

@@ -40,7 +40,7 @@ from motet.models.devices import resolve_device
 from motet.models.folder import FILTERS, GENERATION, read_object, sampling_of
 from motet.models.loading import load_model
 from motet.models.memory import is_out_of_memory
-from motet.models.shards import Ranks, Shards, hollow_model, read_weights
+from motet.models.shards import Ranks, Shards
 from motet.safety.reading import read_json
 from motet.settings import ChatTemplate, Lora
 
@@ -130,7 +130,7 @@ class Backbone(CausalLM):
         check_attention(attention, place, DTYPES[dtype])
         check_quantize(quantize, place)
         tokenizer, context_length = tokenizer_with(source, chat_template)
-        hollow = hollow_model(source, attention) if ranks is not None else None
+        hollow = None if ranks is None else ranks.hollow_model(source, attention)
         wide = torch.float32 if trainable_full else DTYPES[dtype]
         loaded = cls(
             load_model(source, wide, place, quantize, attention) if hollow is None else hollow,
@@ -145,8 +145,8 @@ class Backbone(CausalLM):
         )
         if ranks is not None:
             loaded.shard(ranks)
-        if hollow is not None:
-            read_weights(hollow, source)
+            if hollow is not None:
+                ranks.read_weights(hollow, source)
         if checkpointing and not any(blocks_of(loaded.model)):
             raise ConfigError(
                 f"model {str(source)!r} has no blocks that support checkpointing: use "
@@ -292,7 +292,7 @@ class Backbone(CausalLM):
                 "home"
             )
         with self._masters.in_place():
-            self.shards = Shards(self.model, self.dtype, ranks)
+            self.shards = ranks.divide(self.model, self.dtype)
         self._masters = Masters()  # the shards are float32
 
     def run(self, compute: Callable[[], R]) -> R:

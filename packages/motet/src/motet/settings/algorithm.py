@@ -12,7 +12,13 @@ from pydantic import (
 )
 
 from motet.settings.base import Settings
-from motet.settings.credit import CreditRule, CriticCredit, GroupCredit, PairCredit
+from motet.settings.credit import (
+    AdvantageCredit,
+    CreditRule,
+    CriticCredit,
+    GroupCredit,
+    PairCredit,
+)
 from motet.settings.flat_keys import lifted
 from motet.settings.losses import KlInLoss, KlInReward, KlRule, LossRule, PolicyGradient
 
@@ -60,7 +66,8 @@ class Algorithm(Settings):
     name: str = "custom"
     """The named algorithm that these options started from."""
     credit: CreditRule = GroupCredit()
-    """What a completion is compared with: group, critic or pairs."""
+    """What a completion is compared with: group, critic or pairs. Your own credit function is
+    `credit.function`."""
     loss: LossRule = PolicyGradient()
     """The policy loss: policy_gradient, clipped_surrogate, gspo, cispo, or your own function."""
     kl: KlRule | None = None
@@ -202,6 +209,11 @@ class Algorithm(Settings):
     def pairs(self) -> PairCredit | None:
         """The credit of kind pairs, if it is of that kind."""
         return self.credit if isinstance(self.credit, PairCredit) else None
+
+    @property
+    def own_credit(self) -> str | None:
+        """The name of the user's own credit function, if there is one."""
+        return self.credit.function if isinstance(self.credit, AdvantageCredit) else None
 
     @property
     def kl_in_loss(self) -> KlInLoss | None:

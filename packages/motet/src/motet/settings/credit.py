@@ -1,14 +1,22 @@
 """What a completion is compared with to give it credit: its group, a critic's value, or a pair."""
 
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from motet.settings.kinds import ByKind, Kind
 from motet.settings.pairs import Pairs
 
 
-class GroupCredit(Kind):
+class AdvantageCredit(Kind):
+    """Credit as advantages, of this kind or of your own function."""
+
+    function: str | None = None
+    """Your own credit function, at package.module:NAME or ./file.py:NAME. It gets a
+    `motet.CreditStep`, with the advantages of this kind, and returns those that replace them."""
+
+
+class GroupCredit(AdvantageCredit):
     """Advantages are returns minus a baseline, which may compare the samples of a group."""
 
     kind: Literal["group"] = "group"
@@ -36,7 +44,7 @@ class GroupCredit(Kind):
         return self
 
 
-class CriticCredit(Kind):
+class CriticCredit(AdvantageCredit):
     """Advantages are returns minus the values of a critic, over turns or over tokens."""
 
     kind: Literal["critic"] = "critic"
@@ -55,6 +63,16 @@ class CriticCredit(Kind):
     clip_value: PositiveFloat | None = None
     """Clip range of a critic's value around its value at rollout time (PPO's value clipping). Off
     unless set."""
+
+    @field_validator("view", mode="before")
+    @classmethod
+    def _a_view(cls, view: Any) -> Any:
+        if view is None:
+            raise ValueError(
+                "got null with kind: critic, which needs a view: for credit without a critic, set "
+                "credit.kind: group"
+            )
+        return view
 
     @model_validator(mode="after")
     def _fitting_view(self) -> Self:
@@ -87,6 +105,16 @@ class PairCredit(Pairs, Kind):
     batch_size: PositiveInt | None = None
     """Pairs per gradient step. The default is to split the pairs of a step into
     `algorithm.minibatches` parts."""
+
+    @field_validator("beta", mode="before")
+    @classmethod
+    def _a_beta(cls, beta: Any) -> Any:
+        if beta is None:
+            raise ValueError(
+                "got null with kind: pairs, which needs a number: for credit without pairs, set "
+                "credit.kind: group or critic"
+            )
+        return beta
 
 
 CreditRule: TypeAlias = Annotated[

@@ -1,6 +1,8 @@
-"""The flat keys that an algorithm had before `credit`, `loss` and `kl` were sections of it.
+"""The keys of algorithms in earlier versions: flat ones, before `credit`, `loss` and `kl` were
+sections, and the user's own credit function as `credit` at the top of a config.
 
-Configs and recorded runs of earlier versions have them. `lifted` is the one place that reads them.
+Configs and recorded runs have them. `lifted` and `with_own_credit` are the one place that reads
+them.
 """
 
 from collections.abc import Mapping
@@ -46,6 +48,24 @@ def lifted(said: Mapping[str, Any]) -> dict[str, Any]:
     for section, value in flat.items():
         found[section] = _joined(section, found[section], value) if section in found else value
     return found
+
+
+def with_own_credit(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a layer of a config whose `credit` is `algorithm.credit.function`.
+
+    Raises: ValueError if `credit` is no name of a function, or if both are there and differ.
+    """
+    others = {key: value for key, value in data.items() if key != "credit"}
+    function, algorithm = data["credit"], data.get("algorithm", {})
+    if isinstance(function, Mapping):
+        raise ValueError("got a section, expected algorithm.credit: move its keys there")
+    if not isinstance(function, str | None):
+        raise ValueError(f"got {function!r}, expected the name of a function")
+    if not isinstance(algorithm, Mapping):
+        return others  # which is refused
+    own = {"function": function}
+    credit = _joined("credit", algorithm["credit"], own) if "credit" in algorithm else own
+    return {**others, "algorithm": {**algorithm, "credit": credit}}
 
 
 def _credit(said: Mapping[str, Any], keys: dict[str, Any]) -> Any:

@@ -201,30 +201,3 @@ def write_whole(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write plain values as indented JSON."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def lost_episodes(folder: RunFolder, steps: int) -> list[str]:
-    """Return one line if training episodes of the first `steps` steps are missing or incomplete.
-
-    Only the end of each file is read.
-    """
-    files = [folder.episodes("train", step) for step in range(1, steps + 1)]
-    lost = [file for file in files if not _ends(file)]
-    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-    return (
-        [
-            f"{lost[0]}{more}: the episodes are missing or incomplete; the trained weights are "
-            "not affected"
-        ]
-        if lost
-        else []
-    )
-
-
-def _ends(path: Path) -> bool:
-    """Return whether the file has a last line that is complete."""
-    if not path.is_file() or not path.stat().st_size:
-        return False
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() == b"\n"

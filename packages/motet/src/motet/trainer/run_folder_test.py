@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from motet.errors import ConfigError
-from motet.trainer.run_folder import RunFolder, claimed, lost_episodes, write_whole
+from motet.trainer.run_folder import claimed, write_whole
 
 
 def claim(path, **flags):
@@ -100,17 +100,3 @@ def test_a_run_folder_knows_its_places(tmp_path):
     write_whole(folder.summary, "new")
     assert [path.name for path in folder.path.iterdir()] == ["summary.json"]
     assert folder.summary.read_text() == "new"
-
-
-def test_episodes_that_are_missing_or_cut_short_are_one_line(tmp_path):
-    folder = RunFolder(tmp_path)
-    folder.episodes("train", 1).parent.mkdir()
-    for step in range(1, 5):
-        folder.episodes("train", step).write_text("{}\n{}\n")
-    assert lost_episodes(folder, 4) == []
-    folder.episodes("train", 2).write_text("{}\n{")
-    folder.episodes("train", 3).write_text("")
-    folder.episodes("train", 4).unlink()
-    assert lost_episodes(folder, 1) == []
-    (line,) = lost_episodes(folder, 4)
-    assert line.startswith(f"{folder.episodes('train', 2)} and 2 more: ")

@@ -57,15 +57,15 @@ def test_without_a_wish_results_and_errors_and_cancellation_pass_through():
 def test_the_first_signal_is_a_wish_and_the_second_is_ctrl_c(number):
     stop, said = StopRequest(), []
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    others = {*threading.enumerate()}
     with stop.on_signals(said.append):
         os.kill(os.getpid(), number)
         assert stop.wished()
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.name.startswith("Thread"):
-            thread.join(60)
+    for thread in {*threading.enumerate()} - others:
+        thread.join(60)
     assert said == ["stopping; a second signal stops without a checkpoint"]
 
 

@@ -5,10 +5,11 @@ A package names them in its pyproject.toml, Motet itself and yours alike:
     [project.entry-points."motet.environments"]
     chess = "my_package.chess:Chess"
 
-Groups: `motet.environments` and `motet.rewards` (name -> class or function), `motet.configs`
-(any name -> a module whose folder holds YAML files), `motet.commands` (name -> a typer app or a
-function with typer's annotations), `motet.verifiers` (how a verifier is found -> its scorer),
-`motet.clusters` (`cluster` -> a `motet.assembly.cluster.Cluster`).
+Groups: `motet.environments` and `motet.rewards` (name -> class or function), `motet.comparators`
+(name -> the class of a `motet.trainer.components.Comparator`), `motet.configs` (any name -> a
+module whose folder holds YAML files), `motet.commands` (name -> a typer app or a function with
+typer's annotations), `motet.verifiers` (how a verifier is found -> its scorer), `motet.clusters`
+(`cluster` -> a `motet.assembly.cluster.Cluster`).
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,9 @@ from typing import Any, Literal
 
 from motet.errors import ConfigError
 
-Group = Literal["environments", "rewards", "configs", "commands", "verifiers", "clusters"]
+Group = Literal[
+    "environments", "rewards", "comparators", "configs", "commands", "verifiers", "clusters"
+]
 
 EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "tasks": {
@@ -34,14 +37,44 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "str_build",
             "writing",
         ),
+        "configs": (
+            "anli_debate",
+            "arxiv",
+            "bugfix",
+            "bugfix_tiny",
+            "classeval",
+            "coophumaneval",
+            "functions",
+            "gsm8k_debate",
+            "gsm8k_maporl",
+            "gsm8k_turn_blocks",
+            "gsm8k_two_families",
+            "gsm8k_verifier",
+            "house_build",
+            "humaneval",
+            "mbpp",
+            "minecraft_tiny",
+            "minecraft_tiny_frozen",
+            "story_length",
+            "str_build",
+            "tinygsm_debate",
+            "tldr",
+            "tldr_length",
+        ),
     },
-    "view": {"commands": ("view",)},
+    "view": {"commands": ("episodes", "view")},
     "compare": {"commands": ("baselines", "compare", "crossplay", "messages", "replay")},
-    "serve": {"commands": ("chat", "serve")},
-    "verifier": {"commands": ("verifier",), "verifiers": ("folder",)},
+    "serve": {"commands": ("chat", "export", "serve")},
+    "verifier": {
+        "commands": ("verifier",),
+        "verifiers": ("folder",),
+        "configs": ("debate_verifier", "verifiers/gsm8k", "verifiers/tiny"),
+    },
     "cluster": {"clusters": ("cluster",)},
+    "published": {"comparators": ("comlrl",)},
 }
-"""Extra of Motet -> group -> the names that its package adds. An error names the extra."""
+"""Extra of Motet -> group -> the names that its package adds; of `configs` those of its files. An
+error names the extra."""
 
 
 @cache

@@ -11,12 +11,18 @@ from transformers import AutoModelForCausalLM
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
-from motet.exports import weights
-from motet.exports.verify import verify
-from motet.exports.weights import PolicyFolder, copy_adapter, copy_model, merge, write_tokenizer
 from motet.models.backbone import Backbone
 from motet.models.chat_template import tokenizer_with
 from motet.settings import Lora
+from motet_serve.exports import weights
+from motet_serve.exports.verify import verify
+from motet_serve.exports.weights import (
+    PolicyFolder,
+    copy_adapter,
+    copy_model,
+    merge,
+    write_tokenizer,
+)
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely
 

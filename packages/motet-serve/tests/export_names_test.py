@@ -7,8 +7,9 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import motet
-from motet.exports.weights import copy_model, merge
+import motet_serve
 from motet.models.backbone import Backbone
+from motet_serve.exports.weights import copy_model, merge
 from tests.fixtures.model_folders import TEMPLATE, make_model_folder
 from tests.small_runs import recorded, run_config
 
@@ -87,7 +88,7 @@ def test_an_adapter_that_others_made_reads_with_the_tokenizer_of_the_run(place, 
     own = games(run)
     for merged in (False, True):
         out = tmp_path / f"{merged}"
-        motet.export(run, out, merge=merged)
+        motet_serve.export_team(run, out, merge=merged)
         assert games(out) == own
         for policy in policies:
             assert AutoTokenizer.from_pretrained(out / "policies" / policy).chat_template == OTHER
@@ -106,7 +107,7 @@ def test_models_and_policies_whose_names_meet_stay_apart(place, tmp_path):
         "s": {"model": "p.jinja", "train": "frozen"},
     }
     run = trained(place, tmp_path, policies, models)
-    motet.export(run, tmp_path / "out")
+    motet_serve.export_team(run, tmp_path / "out")
     assert games(tmp_path / "out") == games(run)
     said = yaml.safe_load((tmp_path / "out" / "team.yaml").read_text())
     places = {name: said["models"][one["model"]]["path"] for name, one in said["policies"].items()}
@@ -150,6 +151,6 @@ def test_a_link_to_nothing_and_a_part_of_the_run_are_refused_as_targets(place, t
     (run / "config.yaml").write_text("name: run\n")
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
     with pytest.raises(motet.ConfigError, match="is a link to nothing"):
-        motet.export(run, tmp_path / "link")
+        motet_serve.export_team(run, tmp_path / "link")
     with pytest.raises(motet.ConfigError, match="a part of the run"):
-        motet.export(run, run / "checkpoints" / "step-000009")
+        motet_serve.export_team(run, run / "checkpoints" / "step-000009")

@@ -3,7 +3,7 @@
 import pytest
 
 from motet.errors import ConfigError
-from motet.exports.code import CodeFiles
+from motet_serve.exports.code import CodeFiles
 
 
 def test_a_file_comes_with_what_it_imports_from_its_folder(tmp_path):

@@ -26,16 +26,9 @@ from motet.models.causal_lm import Capabilities
 from motet.models.critic import Critic
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
-from motet.models.shards import (
-    Ranks,
-    gathered,
-    is_shard,
-    meeting_store,
-    read_shards,
-    whole,
-    write_shards,
-)
+from motet.models.shards import gathered, is_shard, read_shards, whole
 from motet.settings import Algorithm, Optimizer
+from motet_cluster.shards import HomeRanks, meeting_store, write_shards
 from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import run_ranks
 
@@ -57,7 +50,7 @@ class Taught:
     learner: LocalLearner | None = None
 
 
-def load(folder: Path, kind: str, ranks: Ranks | None = None) -> Taught:
+def load(folder: Path, kind: str, ranks: HomeRanks | None = None) -> Taught:
     backbone = Backbone.load(
         folder,
         device="cpu",
@@ -76,7 +69,7 @@ def load(folder: Path, kind: str, ranks: Ranks | None = None) -> Taught:
     return Taught(policy, critic)
 
 
-def learner_of(one: Taught, ranks: Ranks | None) -> LocalLearner:
+def learner_of(one: Taught, ranks: HomeRanks | None) -> LocalLearner:
     return LocalLearner([one.policy], dict.fromkeys("pc", SETTINGS), STEPS, [one.critic], ranks)
 
 
@@ -147,7 +140,7 @@ def state_of(one: Taught, learner: LocalLearner) -> dict[str, torch.Tensor]:
 
 def work(rank: int, meet: str, folders: dict[str, Path], out: Path) -> None:
     torch.set_num_threads(1)
-    ranks = Ranks(rank, 2, meet, 300.0, torch.device("cpu"))
+    ranks = HomeRanks(rank, 2, meet, 300.0, torch.device("cpu"))
     for kind in KINDS:
         alone, shared = load(folders[kind], kind), load(folders[kind], kind, ranks)
         one, two = learner_of(alone, None), learner_of(shared, ranks)
@@ -330,7 +323,7 @@ def test_a_model_of_mixed_dtypes_cannot_be_divided(found):
 
 
 def add_up(rank, meet, out):
-    ranks = Ranks(rank, 2, meet, 60.0, torch.device("cpu"))
+    ranks = HomeRanks(rank, 2, meet, 60.0, torch.device("cpu"))
     both, one, none = (nn.Parameter(torch.zeros(2)) for _ in range(3))
     both.grad = torch.tensor([1.0, 2.0]) * (rank + 1)
     if rank == 1:

@@ -7,10 +7,10 @@ from safetensors.torch import load_file
 
 import motet
 from motet.assembly.trained import steps_behind
-from motet.exports.weights import copy_adapter, copy_model, merge
 from motet.models.backbone import Backbone, write_ends
 from motet.models.folder import read_object
 from motet.settings import Lora
+from motet_serve.exports.weights import copy_adapter, copy_model, merge
 from tests.fixtures.model_folders import make_model_folder, set_keys
 from tests.fixtures.wide import widely
 

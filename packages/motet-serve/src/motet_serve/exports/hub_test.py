@@ -3,7 +3,7 @@
 import pytest
 
 from motet.errors import ConfigError
-from motet.exports.hub import check_name, licence_of
+from motet_serve.exports.hub import check_name, licence_of
 
 
 @pytest.mark.parametrize(

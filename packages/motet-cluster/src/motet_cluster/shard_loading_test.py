@@ -15,7 +15,8 @@ from motet.models import backbone as backbone_module
 from motet.models.backbone import Backbone
 from motet.models.causal_lm import Capabilities
 from motet.models.loading import load_model
-from motet.models.shards import Ranks, hollow_model, meeting_store, read_weights, whole
+from motet.models.shards import whole
+from motet_cluster.shards import HomeRanks, hollow_model, meeting_store, read_weights
 from tests.architectures import SOUND, make
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely
@@ -114,7 +115,7 @@ def anonymous() -> int:
     return 1024 * int(found[1])
 
 
-def load_divided(folder: Path, ranks: Ranks) -> Backbone:
+def load_divided(folder: Path, ranks: HomeRanks) -> Backbone:
     return Backbone.load(folder, device="cpu", dtype="bfloat16", trainable_full=True, ranks=ranks)
 
 
@@ -132,7 +133,7 @@ def load_watched(rank: int, meet: str, small: Path, folder: Path, out: Path) -> 
     """
     torch.set_num_threads(1)
     ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 1 << 16)  # glibc then keeps no freed tensor
-    ranks = Ranks(rank, 2, meet, 300.0, CPU)
+    ranks = HomeRanks(rank, 2, meet, 300.0, CPU)
     load_divided(small, ranks)
     backbone_module.capabilities_of = one_pass
     gc.collect()

@@ -8,7 +8,7 @@ import yaml
 
 from motet.config.yaml import write_yaml
 from motet.errors import ConfigError
-from motet.exports.secrets import refuse_secrets
+from motet_serve.exports.secrets import refuse_secrets
 
 SECRETS = {"SOME_TOKEN": "abcdefgh-1", "MY_KEY": "true", "PLAIN": "not a secret"}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from motet.config.paths import REFERENCE
 from motet.errors import ConfigError
-from motet.exports import CODE
 from motet.user_code.own_code import files_behind
 from motet.user_code.plugins import load_object, look_at
+from motet_serve.exports import CODE
 
 
 class CodeFiles:

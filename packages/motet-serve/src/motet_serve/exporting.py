@@ -1,12 +1,15 @@
-"""export: a trained team as one folder that others can use."""
+"""export_team: a trained team as one folder that others can use."""
 
+import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from codejudge import temporary
+from motet import __version__
 from motet.api.setup import Show, read_config, run_of
-from motet.api.teams import named_in_file, with_references
 from motet.assembly.objects import references
 from motet.assembly.task_setup import use_threads
 from motet.assembly.trained import steps_behind, trained_folders
@@ -14,16 +17,16 @@ from motet.config.load import make_config
 from motet.config.paths import RUN_CONFIG, is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
-from motet.exports import hub
-from motet.exports.card import CardFacts, held_out, write_card
-from motet.exports.secrets import refuse_secrets
-from motet.exports.team import policies_of
-from motet.exports.weights import PolicyFolder
-from motet.exports.write import is_local, write_export
 from motet.trainer.model_folders import whole_folder
 from motet.trainer.run_folder import RunFolder, writing
 from motet.user_code.blocking import blocking
-from motet.user_code.objects import described
+from motet.user_code.objects import described, found
+from motet_serve.exports import hub
+from motet_serve.exports.card import CardFacts, held_out, write_card
+from motet_serve.exports.secrets import refuse_secrets
+from motet_serve.exports.team import policies_of
+from motet_serve.exports.weights import PolicyFolder
+from motet_serve.exports.write import is_local, write_export
 
 _PARTS = {"team", "best", "models", "checkpoints", "episodes", "evaluations", "tensorboard"}
 """Folders that a run has."""
@@ -47,7 +50,7 @@ class ExportResult:
 
 
 @blocking
-def export(
+def export_team(
     run: str | Path,
     into: str | Path,
     overrides: Sequence[str] = (),
@@ -142,17 +145,35 @@ def _named(config: RunConfig) -> tuple[RunConfig, list[str]]:
     for key, reference in references(config, train=False):
         if key.startswith("data."):
             continue
-        try:
-            file, _, name = named_in_file(reference, key, Path()).rpartition(":")
-            names[reference] = f"{Path(file).resolve()}:{name}"
-        except ConfigError:
+        name = _in_file(found(reference))
+        if name is not None:
+            names[reference] = name
+        else:
             notes.append(
                 f"{key} was passed from Python ({described(reference)}) and is not in the export: "
                 "it must be passed again"
             )
     if not names:
         return config, notes
-    return make_config(with_references(config.model_dump(mode="json"), names)), notes
+    return make_config(_with_references(config.model_dump(mode="json"), names)), notes
+
+
+def _in_file(value: Any) -> str | None:
+    """Return /path/file.py:NAME of a function or class. None if no file defines it by a name."""
+    module = sys.modules.get(getattr(value, "__module__", ""))
+    file = getattr(module, "__file__", None)
+    name = getattr(value, "__qualname__", "")
+    if file is None or not str(file).endswith(".py") or not name.isidentifier():
+        return None
+    return f"{Path(inspect.getsourcefile(value) or file).resolve()}:{name}"
+
+
+def _with_references(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_references(one, names) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_with_references(one, names) for one in value]
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def _base(config: RunConfig, name: str, home: Path) -> str | Path:
@@ -183,8 +204,6 @@ def _facts(
     home: Path,
     steps: int,
 ) -> CardFacts:
-    from motet import __version__  # its module imports this one
-
     used = dict.fromkeys(config.policies[name].model for name in policies_of(config))
     origins = {name: _origin(config, name, bases[name]) for name in used}
     recorded = RunFolder(home.resolve().parent if (home / "best.json").is_file() else home)

@@ -12,15 +12,15 @@ from motet.assembly.model_card import loading_code
 from motet.config.schema import RunConfig
 from motet.config.sections import VLLM_RANKS
 from motet.config.yaml import write_yaml
-from motet.environments.registry import find
 from motet.evaluation.intervals import Estimate, estimate, success_of
 from motet.evaluation.playthrough import playthroughs, rewards
-from motet.exports.hub import UNKNOWN
-from motet.exports.team import policies_of
-from motet.exports.weights import PolicyFolder
 from motet.rollout.summary import summarise
 from motet.safety.visible import visible
 from motet.trainer.run_folder import RunFolder
+from motet.user_code.named_parts import find_part
+from motet_serve.exports.hub import UNKNOWN
+from motet_serve.exports.team import policies_of
+from motet_serve.exports.weights import PolicyFolder
 
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _TRAINING = ("algorithm", "optimizer", "schedule", "warmup", "rollout", "train", "evaluation")
@@ -84,7 +84,8 @@ def write_card(facts: CardFacts, folder: Path) -> None:
     """Write README.md from the template beside this module: a YAML header, and sections for
     people."""
     config = facts.config
-    own = find(config.environment.name).__doc__ or ""  # not the one of its base class
+    part = find_part("environments", config.environment.name, "environment.name")
+    own = part.__doc__ or ""  # not the one of its base class
     about = inspect.cleandoc(own) or "Its author has not described it."
     kinds = {one.name: _kind(one, facts) for one in facts.folders}
     bases = dict.fromkeys(one.base for one in facts.folders if one.base is not None)

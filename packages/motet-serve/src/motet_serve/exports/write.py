@@ -11,19 +11,19 @@ from motet.config.paths import TEAM
 from motet.config.schema import RunConfig
 from motet.config.sections import DataSource
 from motet.errors import ConfigError
-from motet.exports import MODELS, POLICIES, TEMPLATES
-from motet.exports.code import CodeFiles
-from motet.exports.team import move_code, policies_of, team_config, write_rows, write_team
-from motet.exports.verify import verify
-from motet.exports.weights import (
+from motet.user_code.objects import described, is_object
+from motet.user_code.plugins import look_at
+from motet_serve.exports import MODELS, POLICIES, TEMPLATES
+from motet_serve.exports.code import CodeFiles
+from motet_serve.exports.team import move_code, policies_of, team_config, write_rows, write_team
+from motet_serve.exports.verify import verify
+from motet_serve.exports.weights import (
     PolicyFolder,
     copy_adapter,
     copy_model,
     merge,
     write_tokenizer,
 )
-from motet.user_code.objects import described, is_object
-from motet.user_code.plugins import look_at
 
 
 @dataclass(frozen=True)

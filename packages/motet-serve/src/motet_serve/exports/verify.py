@@ -19,7 +19,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from motet.config.schema import RunConfig
 from motet.config.sections import ModelConfig
 from motet.errors import ConfigError
-from motet.exports.weights import PolicyFolder
 from motet.models.backbone import Backbone
 from motet.models.bounded_text import token_ids
 from motet.models.chat_template import tokenizer_with
@@ -27,6 +26,7 @@ from motet.models.compute import DTYPES, Quantize, stored_as
 from motet.models.devices import memory_of_device, resolve_device
 from motet.models.folder import allowed_contents, library
 from motet.models.loading import config_of, embeddings_of, load_model, load_tokenizer
+from motet_serve.exports.weights import PolicyFolder
 
 BOUNDS = {torch.float32: 1e-4, torch.float16: 0.05, torch.bfloat16: 0.3}
 """Largest difference of a log-probability in nats, by the narrowest dtype in which weights were

@@ -15,10 +15,10 @@ from motet.config.yaml import write_yaml
 from motet.core.row_values import json_line
 from motet.data.load import load_rows
 from motet.errors import ConfigError
-from motet.exports import DATA, POLICIES
-from motet.exports.code import CodeFiles, is_own_file
-from motet.exports.weights import PolicyFolder
 from motet.settings import Settings
+from motet_serve.exports import DATA, POLICIES
+from motet_serve.exports.code import CodeFiles, is_own_file
+from motet_serve.exports.weights import PolicyFolder
 
 _PLAN = ("stop_at_reward", "stop_by", "timeout_seconds", "retries")
 _BATCHES = ("token_budget", "rows_per_batch", "tokens_per_batch")
