@@ -48,7 +48,7 @@ def listed(key: str) -> bool:
         but = re.findall(r"but not `(\S+)`", remark)
         of = re.findall(r"`(\S+?)`", remark) if remark.startswith("of ") else [""]
         fits = any(fnmatch(key, pattern) for pattern in re.findall(r"`(\S+?)`", cell))
-        if fits and key not in but and key.startswith(tuple(of)):
+        if fits and not any(fnmatch(key, one) for one in but) and key.startswith(tuple(of)):
             return True
     return False
 
