@@ -24,6 +24,7 @@ PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 TWO_TURNS: dict[str, Any] = {"rollout": {"samples": [2, 2]}}
 RUNS = {
     "warmed": {"warmup": {"steps": 2, "batch_size": 4}},
+    "refilled": {"rollout": {"samples": [4], "refill": 1}},
     "kl": {
         "algorithm": {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1, "kl_target": 1.0}
     },

@@ -11,7 +11,7 @@ from tests.small_runs import DEATHS, run_config, steps, summary
 
 
 def figures(success: float, failed: float = 1.0) -> dict[str, float]:
-    return {"play/success": success, "play/groups_failed": failed}
+    return {"play/success": success, "credit/groups_failed": failed}
 
 
 def test_by_hand_the_best_is_saved_and_a_fall_goes_back():

@@ -10,7 +10,7 @@ from motet.core import Completion, SampleId, TrainSample
 from motet.errors import ConfigError, TrainingDiverged
 from motet.models.backbone import Backbone, Policy
 from motet.models.forward import forward
-from motet.models.learner import LocalLearner
+from motet.models.learner import LocalLearner, _TrainState
 from motet.settings import Algorithm, Lora, Optimizer
 from tests.fixtures.model_folders import make_model_folder
 
@@ -193,6 +193,51 @@ def test_gradients_are_clipped_and_the_norm_before_is_reported(folder) -> None:
     assert norm > 0.1
     # AdamW's first moment is (1 - β1) = 0.1 times the clipped gradient.
     assert torch.cat(averages).norm().item() == pytest.approx(0.1 * 0.01, rel=1e-3)
+
+
+def test_the_first_step_with_a_relative_epsilon_by_hand(folder) -> None:
+    """AdamW's first step is rate * g / (|g| + epsilon); epsilon is 2 * sqrt(mean of g²)."""
+    policy = whole_model(folder)
+    rule = Optimizer(learning_rate=1e-3, relative_epsilon=2.0, epsilon=1e-12, clip_norm=1e9)
+    learner = LocalLearner([policy], {"p": rule}, 5)
+    accumulate(learner, samples())
+    before = masters(policy)
+    gradients = [parameter.grad.clone() for parameter in policy.parameters()]
+    every = torch.cat([one.flatten() for one in gradients])
+    epsilon = 2.0 * every.square().mean().sqrt()
+    step(learner, "p")
+    for old, grad, new in zip(before, gradients, masters(policy), strict=True):
+        expected = old - 1e-3 * grad / (grad.abs() + epsilon)
+        torch.testing.assert_close(new, expected, atol=1e-7, rtol=0)
+
+
+def test_later_steps_compare_with_the_usual_gradient_after_clipping() -> None:
+    """By hand: 4 weights, norms 2 (clipped to 1), 0.5 and 0: mean squares 1/4, 1/16, 0."""
+    state = _TrainState(
+        None, [torch.zeros(4)], Optimizer(relative_epsilon=2.0, epsilon=0.1, clip_norm=1.0), 9, None
+    )
+    found = []
+    for done, norm in enumerate((2.0, 0.5, 0.0)):
+        state.steps_done = done
+        found.append(state.next_epsilon(norm))
+    means = (1 / 4, (1 / 4 + 1 / 16) / 2, (1 / 4 + 1 / 16) / 3)
+    assert found == pytest.approx([0.1 + 2.0 * math.sqrt(mean) for mean in means])
+
+
+def test_a_factor_of_the_loss_changes_no_step_with_a_relative_epsilon(folder) -> None:
+    ends = []
+    for factor in (1.0, 16.0):
+        policy = whole_model(folder)
+        rule = Optimizer(learning_rate=1e-3, relative_epsilon=3.0, epsilon=1e-12, clip_norm=1e9)
+        learner = LocalLearner([policy], {"p": rule}, 5)
+        for _ in range(3):
+            rows = [replace(one, advantage=factor * one.advantage) for one in samples()]
+            accumulate(learner, rows)
+            step(learner, "p")
+        ends.append(torch.cat([one.flatten() for one in masters(policy)]))
+    start = torch.cat([one.flatten() for one in masters(whole_model(folder))])
+    assert (ends[0] - start).norm() > 1e-3
+    assert (ends[1] - ends[0]).norm() < 1e-3 * (ends[0] - start).norm()
 
 
 def broken_loss(batch, logp_BL, entropy_BL):

@@ -7,7 +7,6 @@ from motet.core import Episode
 from motet.evaluation.influence import influence
 from motet.rollout.summary import Summary
 from motet.trainer.loop import TrainStep
-from motet.trainer.refill import shares
 
 PLAYED = (
     "reward",
@@ -62,9 +61,7 @@ def debated(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def of_step(step: TrainStep) -> dict[str, float]:
     """Return all metrics of a training step. Wall-clock metrics are under `time/`."""
-    groups = {**shares(step.episodes), "play/tasks": len(step.episodes)}
-    figures = {**played(step.summary), **groups, **debated(step.episodes)}
-    return {**figures, **step.metrics, **_timed(step)}
+    return {**played(step.summary), **debated(step.episodes), **step.metrics, **_timed(step)}
 
 
 def of_evaluation(summary: Summary, episodes: Sequence[Episode]) -> dict[str, float]:

@@ -146,7 +146,10 @@ async def learn_step(
         clock.lap("wait")
     await components.models.publisher.publish(sorted({sample.policy for sample in samples}))
     clock.lap("publish")
-    metrics = {**fitted.metrics, **credit.metrics, **learned}
+    groups = refill.shares(played.episodes)
+    if components.plan.refill:
+        groups["credit/refilled"] = float(len(played.episodes) - components.tasks_per_step)
+    metrics = {**fitted.metrics, **credit.metrics, **groups, **learned}
     metrics |= components.models.publish_metrics()
     play = {"play": played.seconds.get("play", 0.0)}
     seconds = {**play, **clock.seconds, **played.seconds, **fitted.seconds}

@@ -81,8 +81,8 @@ def shares(episodes: Sequence[Episode]) -> dict[str, float]:
     if not groups:
         return {}
     return {
-        "play/groups_failed": sum(max(ends) <= 0.0 for ends in groups) / len(groups),
-        "play/groups_solved": sum(min(ends) >= 1.0 for ends in groups) / len(groups),
+        "credit/groups_failed": sum(max(ends) <= 0.0 for ends in groups) / len(groups),
+        "credit/groups_solved": sum(min(ends) >= 1.0 for ends in groups) / len(groups),
     }
 
 

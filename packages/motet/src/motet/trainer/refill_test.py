@@ -90,7 +90,7 @@ def test_further_tasks_are_new_to_the_step_and_depend_on_nothing_but_seed_step_a
 def test_shares_of_groups_that_all_failed_and_all_solved():
     solved = episode("s", end(1.0), end(1.0))
     played = [episode("f", *FLAT), solved, episode("m", *MIXED), episode("n", *MIXED)]
-    assert shares(played) == {"play/groups_failed": 0.25, "play/groups_solved": 0.25}
+    assert shares(played) == {"credit/groups_failed": 0.25, "credit/groups_solved": 0.25}
     assert shares([episode("r", end(reward=1.0), end(reward=0.0))]) == {}
 
 

@@ -67,7 +67,7 @@ class Watch:
             now.best, now.low = running, 0
             due = step - now.saved[-1] >= APART or running >= RISEN * now.best_saved
             return self._saved(step, running) if due and running > 0.0 else None
-        fallen = running < FALLEN * now.best and figures.get("play/groups_failed", 1.0) >= DEAD
+        fallen = running < FALLEN * now.best and figures.get("credit/groups_failed", 1.0) >= DEAD
         now.low = now.low + 1 if fallen else 0
         if now.low < after or now.done >= self._settings.times:
             return None
