@@ -6,7 +6,7 @@ import pytest
 
 import motet
 from motet.settings.alarms import Rollback
-from motet.trainer.rollback import Watch
+from motet.trainer.rollback import BestWatch
 from tests.small_runs import DEATHS, run_config, steps, summary
 
 
@@ -16,7 +16,7 @@ def figures(success: float, failed: float = 1.0) -> dict[str, float]:
 
 def test_by_hand_the_best_is_saved_and_a_fall_goes_back():
     """The running success of two steps: .5, .8, .4, then 0 (below half of .8) twice."""
-    watch = Watch(Rollback(after=2, times=1))
+    watch = BestWatch(Rollback(after=2, times=1))
     said = [watch.see(step, figures(value)) for step, value in enumerate((0.4, 0.6, 1.0), start=1)]
     assert said == [None, "save", "save"]
     assert watch.standing.best == 0.8
@@ -28,17 +28,17 @@ def test_by_hand_the_best_is_saved_and_a_fall_goes_back():
 
 
 def test_a_team_that_fails_half_of_its_groups_has_not_fallen():
-    watch = Watch(Rollback(after=1))
+    watch = BestWatch(Rollback(after=1))
     watch.see(1, figures(1.0))
     assert [watch.see(step, figures(0.3, failed=0.5)) for step in range(2, 9)] == [None] * 7
     assert watch.see(9, figures(0.3, failed=0.9)) == "back"
 
 
 def test_the_standing_goes_through_a_checkpoint():
-    watch = Watch(Rollback(after=2))
+    watch = BestWatch(Rollback(after=2))
     for step, value in enumerate((0.4, 0.6, 1.0, 0.0), start=1):
         watch.see(step, figures(value))
-    again = Watch(Rollback(after=2), json.loads(json.dumps(watch.state())))
+    again = BestWatch(Rollback(after=2), json.loads(json.dumps(watch.state())))
     assert again.state() == watch.state()
     assert [one.see(5, figures(0.0)) for one in (watch, again)] == [None, None]
     assert [one.see(6, figures(0.0)) for one in (watch, again)] == ["back", "back"]
@@ -46,7 +46,7 @@ def test_the_standing_goes_through_a_checkpoint():
 
 def test_without_success_there_is_nothing_to_compare():
     with pytest.raises(motet.ConfigError, match=r"alarms\.rollback.*success"):
-        Watch(Rollback()).see(1, {"play/reward": 1.0})
+        BestWatch(Rollback()).see(1, {"play/reward": 1.0})
 
 
 def test_a_team_that_falls_apart_plays_on_from_its_best_step(train):

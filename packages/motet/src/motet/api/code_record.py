@@ -29,7 +29,7 @@ CodeOfKeys: TypeAlias = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Loaded:
+class ComputedWith:
     """What a process computed a run with."""
 
     versions: Mapping[str, str]
@@ -80,14 +80,14 @@ def _hash(file: Path) -> str:
 def record_code(folder: RunFolder, config: RunConfig, step: int) -> None:
     """Write what the run is computed with. `step` is that of the checkpoint that it goes on
     from."""
-    now = Loaded(versions_of(config), loaded_code(config))
+    now = ComputedWith(versions_of(config), loaded_code(config))
     before = recorded_code(folder) or []
     if not before or before[-1] != now:
         entries = read_json(folder.code)["loaded"] if before else []
         write_json(folder.code, {"loaded": [*entries, {"after_step": step, **asdict(now)}]})
 
 
-def recorded_code(folder: RunFolder) -> list[Loaded] | None:
+def recorded_code(folder: RunFolder) -> list[ComputedWith] | None:
     """Return what a run was computed with at its start, and at each resume where that was
     something else. None: unknown.
 
@@ -98,7 +98,7 @@ def recorded_code(folder: RunFolder) -> list[Loaded] | None:
     found = read_json(folder.code)
     try:
         entries = [
-            Loaded(dict(entry.get("versions", {})), dict(entry["code"]))
+            ComputedWith(dict(entry.get("versions", {})), dict(entry["code"]))
             for entry in found["loaded"]
         ]
         for entry in entries:

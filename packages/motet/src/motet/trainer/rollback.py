@@ -26,7 +26,7 @@ RISEN = 1.1
 
 
 @dataclass
-class Standing:
+class BestSoFar:
     """The running success of a team and its best, as plain JSON for the checkpoint."""
 
     recent: list[float] = field(default_factory=list)
@@ -41,12 +41,12 @@ class Standing:
     """Rollbacks so far."""
 
 
-class Watch:
+class BestWatch:
     """Decides after every step whether to save it as the best, or to go back."""
 
     def __init__(self, settings: Rollback, state: Mapping[str, Any] | None = None) -> None:
         self._settings = settings
-        self.standing = Standing(**(state or {}))
+        self.standing = BestSoFar(**(state or {}))
 
     def see(self, step: int, figures: Mapping[str, float]) -> Literal["save", "back"] | None:
         """Judge a finished step by its metrics.

@@ -72,7 +72,7 @@ class RunState:
         self.rollback = (
             None
             if bounds.rollback is None
-            else rollback.Watch(bounds.rollback, saved.get("rollback"))
+            else rollback.BestWatch(bounds.rollback, saved.get("rollback"))
         )
         self._alarms: list[dict[str, Any]] = list(saved.get("alarms", []))
         self._tokens, self._step_seconds = saved.get("tokens", 0), saved.get("step_seconds", 0.0)

@@ -141,7 +141,7 @@ class RunSaver:
         with whole_folder(self._folder.team) as folder:
             self._models.save(folder)
 
-    def back_to_best(self, watch: rollback.Watch) -> CreditState:
+    def back_to_best(self, watch: rollback.BestWatch) -> CreditState:
         """Restore the weights, the optimizers and the credit's state of the best checkpoint.
 
         The learning rates are lowered by all rollbacks so far. Raises: CannotResume.
