@@ -9,6 +9,7 @@ import yaml
 
 from motet import api
 from motet.config.paths import named_configs
+from motet_cluster.planning import plan
 from tests.small_runs import ROOT
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
@@ -54,7 +55,7 @@ def test_a_preset_fits_on_its_gpus(preset: Path, tmp_path: Path) -> None:
         "train": {"steps": 10, "tasks_per_step": 64},
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
-    planned = api.plan(tmp_path / "mine.yaml", prompt_tokens=512)
+    planned = plan(tmp_path / "mine.yaml", prompt_tokens=512)
     assert "h100-80" in planned.fits_on
     assert planned.gpus == gpus
     assert api.read_config(tmp_path / "mine.yaml").train.max_lag == (preset.stem != "own")

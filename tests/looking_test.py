@@ -21,6 +21,7 @@ import motet_view
 from motet.commands import main as cli
 from motet.config.load import dump_config, load_config
 from motet.errors import ConfigError
+from motet_cluster.planning import plan
 from motet_view.export import export_viewer
 from motet_view.pages import Pages
 from motet_view.recorded import episodes as recorded_games
@@ -131,7 +132,7 @@ def look_everywhere(run: Path, other: Path) -> list[str]:
         "runs.plot": lambda: motet_compare.runs([run, other]).plot(run.parent / "plot.png"),
         "episodes": lambda: recorded_games(run, step=2),
         "compare": lambda: motet_compare.compare([run, other]),
-        "plan": lambda: motet.api.plan(run, prompt_tokens=20),
+        "plan": lambda: plan(run, prompt_tokens=20),
         "pages": lambda: look_at_pages(run),
         "export_viewer": lambda: export_viewer(
             Pages(find_runs([run]), "0"), run.parent.parent / "exported", 9

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import motet
-from motet import api
 from motet.commands.main import whole_app
 from motet.errors import ConfigError
 from motet.models import devices
 from motet.models.devices import CudaMemory
+from motet_cluster.planning import plan
 from tests.small_runs import run_config
 
 SMALL = {
@@ -96,11 +96,11 @@ SAME = {
 @pytest.mark.usefixtures("gpu")
 def test_a_plan_and_a_dry_run_give_the_same_bytes(config_of, policies, sections):
     config = config_of(SMALL, policies, **sections)
-    (process,) = api.plan(config).processes
+    (process,) = plan(config).processes
     assert process.memory == motet.dry_run(config).memory["total"]
     homes = config | {"cluster": {"learners": {"gpus": 2}}}
     dry = motet.dry_run(homes)
-    assert list(api.plan(homes).processes) == dry.homes
+    assert list(plan(homes).processes) == dry.homes
     assert {name for home in dry.homes for name in home.residents} >= {"p", "q"}
 
 
@@ -122,22 +122,22 @@ def test_a_plan_on_a_machine_without_a_gpu_leaves_out_what_a_cpu_needs(config_of
     monkeypatch.setattr(devices, "mps_available", lambda: False)
     on_cpu = motet.dry_run(config).memory
     assert on_cpu["freed and kept"] > 0
-    (process,) = api.plan(config).processes
+    (process,) = plan(config).processes
     assert process.memory < on_cpu["total"]
     homes = config | {"cluster": {}}
     assert "freed and kept" not in motet.dry_run(homes).memory, "homes are on GPUs"
-    assert list(api.plan(homes).processes) == motet.dry_run(homes).homes
+    assert list(plan(homes).processes) == motet.dry_run(homes).homes
 
 
 # ------------------------------------------------------------ what fits
 
 
 def test_two_full_7b_need_three_gpus_each_on_80_gb(large):
-    planned = api.plan(large(cluster={}), **PAPER)
+    planned = plan(large(cluster={}), **PAPER)
     assert planned.least_gpus == {"p": 3, "q": 3}
     assert [home.fits(planned.gpu_memory) for home in planned.processes] == [False, False]
     cluster = {"learners": {"gpus": 3}, "samplers": {"engine": "vllm"}}
-    planned = api.plan(large(cluster=cluster), **PAPER)
+    planned = plan(large(cluster=cluster), **PAPER)
     assert planned.gpus == 2 * 3 + 2 * 1
     # float32 weights, gradients, two moments and the reference: 18 bytes · 7.6e9 / 3 = 45.7 GB,
     # and 15.2 GB of weights that are gathered for the reference
@@ -149,17 +149,17 @@ def test_two_full_7b_need_three_gpus_each_on_80_gb(large):
 
 
 def test_on_141_gb_two_gpus_are_enough(large):
-    assert api.plan(large(cluster={}), gpu="h200-141", **PAPER).least_gpus == {"p": 2, "q": 2}
+    assert plan(large(cluster={}), gpu="h200-141", **PAPER).least_gpus == {"p": 2, "q": 2}
 
 
 def test_what_no_number_of_gpus_holds_has_no_least_number(large):
     """Copies of a base do not become smaller, and 15.2 GB are gathered however many GPUs share."""
     cluster = {"cluster": {}}
-    held = api.plan(large(LORA) | cluster, gpu="l4-24", **PAPER)
+    held = plan(large(LORA) | cluster, gpu="l4-24", **PAPER)
     assert held.least_gpus == {"base": 1}
     config = large(LORA) | cluster
     config["models"]["base"]["dtype"] = "float32"
-    none = api.plan(config, gpu="l4-24", **PAPER)
+    none = plan(config, gpu="l4-24", **PAPER)
     assert none.least_gpus == {"base": None}
     assert none.advice.startswith("Most of it is weights: use dtype: bfloat16")
     assert "l4-24" not in none.fits_on
@@ -169,7 +169,7 @@ def test_what_no_number_of_gpus_holds_has_no_least_number(large):
 def test_a_home_beside_its_engine_has_what_the_engine_leaves(large):
     def fits(memory: float) -> bool:
         samplers = {"engine": "vllm", "beside_home": True, "memory": memory}
-        planned = api.plan(large(LORA, {"samplers": samplers}), gpu="rtx5090-32", **PAPER)
+        planned = plan(large(LORA, {"samplers": samplers}), gpu="rtx5090-32", **PAPER)
         assert planned.gpus == 1
         return planned.advice == ""
 
@@ -181,7 +181,7 @@ def test_a_home_beside_its_engine_has_what_the_engine_leaves(large):
 
 
 def test_the_prompts_of_a_tiny_run_are_measured():
-    planned = api.plan(run_config())
+    planned = plan(run_config())
     assert planned.advice == ""
     assert re.search(r"a first prompt has \d+ tokens", planned.assumes)
 
@@ -214,7 +214,7 @@ def test_the_command_prints_tables_and_json(large, tmp_path, capsys):
 def test_what_cannot_be_planned_is_refused(large, monkeypatch, given, sections, match):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ConfigError, match=match):
-        api.plan(large() | sections, **{**PAPER, **given})
+        plan(large() | sections, **{**PAPER, **given})
 
 
 def test_without_tasks_the_way_out_is_named(large, tmp_path):
@@ -222,5 +222,5 @@ def test_without_tasks_the_way_out_is_named(large, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(json.dumps(large()))
     with pytest.raises(ConfigError, match="give --prompt-tokens N"):
-        api.plan(path)
-    assert api.plan(path, prompt_tokens=100).gpus == 1
+        plan(path)
+    assert plan(path, prompt_tokens=100).gpus == 1

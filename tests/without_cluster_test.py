@@ -8,7 +8,6 @@ import yaml
 
 import motet
 import motet_compare
-from motet import api
 from motet.errors import ConfigError
 from motet.user_code import installed
 from tests import fork_server
@@ -73,9 +72,3 @@ def test_without_the_package_a_recorded_run_is_read_played_and_replayed(without_
     assert motet.evaluate(run, samples=1, show="silent").samples == 1
     motet.play(run, show="silent")
     assert motet_compare.replay(run, show="silent").same
-
-
-def test_without_the_package_gpus_are_planned(without_the_package):
-    config = run_config(cluster={})
-    config["models"]["tiny"]["device"] = "auto"
-    assert list(api.plan(config, prompt_tokens=16).least_gpus) == ["p", "q"]

@@ -4,6 +4,7 @@ Ray places and watches the processes. No other package imports Ray or vLLM. This
 nothing: vLLM loads the package in each of its processes.
 
 plugin.py            what Motet calls
+planning.py          `motet plan`: which GPUs a run needs, on paper (command.py prints it)
 models.py            all models of a run: open them, save and load their weights
 actors.py            Ray: start it, place processes, call them, turn its errors into ours
 home.py              inside a process: one base model in training, with everything that lives on it

@@ -8,7 +8,6 @@ from motet.api.dry_runs import CheckResult, Cost, check, dry_run
 from motet.api.evaluation import evaluate, play
 from motet.api.loaded import LoadedRun, LoadedTeam, load_run, load_team
 from motet.api.objects import Objects
-from motet.api.planning import plan
 from motet.api.setup import ConfigLike, read_config
 from motet.api.summary import RunSummary
 from motet.api.teams import team_config, train_team
@@ -29,7 +28,6 @@ __all__ = [
     "evaluate",
     "load_run",
     "load_team",
-    "plan",
     "play",
     "read_config",
     "team_config",

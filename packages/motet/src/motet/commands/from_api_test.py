@@ -14,7 +14,7 @@ from motet.errors import ConfigError
 
 FUNCTIONS = [
     "motet.api.training:train", "motet.api.training:warmup", "motet.api.evaluation:evaluate",
-    "motet.api.evaluation:play", "motet.api.planning:plan", "motet_serve.exporting:export_team",
+    "motet.api.evaluation:play", "motet_cluster.planning:plan", "motet_serve.exporting:export_team",
     "motet.api.dry_runs:check", "motet_view.recorded:episodes",
     "motet_compare.api:compare_messages", "motet_compare.api_replay:replay",
     "motet_verifier.api_answers:sample_answers", "motet_verifier.api_answers:balance_answers",

@@ -26,7 +26,7 @@ from motet.commands.exit_codes import (
     traceback_shown,
 )
 from motet.commands.from_api import ApiCall, of_api
-from motet.commands.machine import doctor, plan
+from motet.commands.machine import doctor
 from motet.commands.options import ConfigArgument, Overrides, parts_of
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing, package_of
@@ -161,7 +161,7 @@ def warmup(call: ApiCall) -> None:
     )
 
 
-for command in (evaluate, play, plan, doctor):
+for command in (evaluate, play, doctor):
     app.command()(command)
 
 

@@ -70,7 +70,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "verifiers": ("folder",),
         "configs": ("debate_verifier", "verifiers/gsm8k", "verifiers/tiny"),
     },
-    "cluster": {"clusters": ("cluster",)},
+    "cluster": {"clusters": ("cluster",), "commands": ("plan",)},
     "published": {"comparators": ("comlrl",)},
 }
 """Extra of Motet -> group -> the names that its package adds; of `configs` those of its files. An
