@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from codejudge import temporary
 from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import use_threads
 from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjective
@@ -45,6 +44,7 @@ from motet.models.shards import (
     whole,
     write_shards,
 )
+from motet.safety import temporary
 from motet.trainer.stopping import StopRequest
 
 T = TypeVar("T")

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codejudge import temporary
 from motet.api.setup import Show, read_config, run_of
 from motet.api.teams import named_in_file, with_references
 from motet.assembly.objects import references
@@ -20,6 +19,7 @@ from motet.exports.secrets import refuse_secrets
 from motet.exports.team import policies_of
 from motet.exports.weights import PolicyFolder
 from motet.exports.write import is_local, write_export
+from motet.safety import temporary
 from motet.trainer.model_folders import whole_folder
 from motet.trainer.run_folder import RunFolder, writing
 from motet.user_code.blocking import blocking
