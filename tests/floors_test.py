@@ -6,6 +6,7 @@ They point down, never up, and never sideways between two rooms of one layer.
 import ast
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,7 @@ def sources(package="motet"):
 ALL = [each for package in MAY_IMPORT for each in sources(package)]
 
 
+@cache
 def imports_of(path: Path) -> list[tuple[int, str]]:
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
