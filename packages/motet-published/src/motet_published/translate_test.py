@@ -9,6 +9,7 @@ from motet.config.yaml import Document
 from motet.errors import ConfigError
 from motet.settings import TinyModel
 from motet_published.translate import TRAINERS, translate
+from tests.fixtures.messages import facts
 
 MODEL = {"model": {"name": "some/model"}}
 HUMANEVAL = {
@@ -77,8 +78,7 @@ def test_grpo_is_main_alone():
 def test_the_section_of_another_trainer_is_refused_with_the_right_one():
     with pytest.raises(
         ConfigError,
-        match=r"magrpo: this trainer reads the section grpo: set the key there, or use "
-        r"train_magrpo\.py",
+        match=facts("magrpo … section grpo … set the key there … train_magrpo.py"),
     ):
         resolved(magrpo(), trainer="grpo")
 
@@ -279,8 +279,7 @@ def test_the_type_of_a_published_dataset_is_known_by_its_name(name, environment)
 def test_another_dataset_must_say_its_type():
     with pytest.raises(
         ConfigError,
-        match=r"got 'my/rows', which does not imply the type of the dataset: set "
-        r"dataset\.type to one of humaneval, ",
+        match=facts("'my/rows' … type of the dataset … dataset.type … humaneval"),
     ):
         resolved(magrpo(), {"dataset": {"name": "my/rows"}})
     with pytest.raises(ConfigError, match=r"dataset\.type: got 'chess', expected one of humaneval"):

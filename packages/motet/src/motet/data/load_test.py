@@ -4,6 +4,7 @@ import pytest
 
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError
+from tests.fixtures.messages import facts, says
 
 
 def rows_of(**source):
@@ -119,9 +120,8 @@ def test_the_hub_falls_back_to_the_only_split_and_lists_several(monkeypatch):
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_: ["test"])
     found = load_rows(name="owner/set", split="train[6:]")
     assert found.rows == ROWS[6:]
-    assert found.warnings == (
-        "dataset 'owner/set' has no split 'train': its only split, 'test', is read",
-    )
+    (warning,) = found.warnings
+    assert says(warning, "'owner/set' … no split 'train' … 'test' … is read")
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_: ["test", "validation"])
     with pytest.raises(ConfigError, match="has no split 'train'; it has test, validation"):
         load_rows(name="owner/set", split="train")
@@ -151,7 +151,7 @@ def test_what_the_hub_refuses_is_one_clear_line(monkeypatch, error):
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(
         ConfigError,
-        match="dataset 'owner/set', split 'test' cannot be loaded: no such thing; expected",
+        match=facts("'owner/set' … 'test' … no such thing"),
     ):
         rows_of(name="owner/set", split="test")
 
@@ -166,7 +166,7 @@ def test_one_of_path_and_name_is_given(jsonl):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(
         ConfigError,
-        match=r"gone.jsonl does not exist; expected a .jsonl, .json, .csv or .parquet file",
+        match=facts("gone.jsonl … does not exist … .jsonl, .json, .csv or .parquet"),
     ):
         rows_of(path=tmp_path / "gone.jsonl")
 
@@ -211,9 +211,9 @@ def test_a_missing_field_names_the_row_and_the_nearest_field():
     rows = [*ROWS, {"id": 10, "txt": "?"}]
     with pytest.raises(ConfigError) as caught:
         check_fields(rows, ["text"], "data.train")
-    assert (
-        str(caught.value)
-        == "data.train: row 11 has no field 'text' (did you mean 'txt'?); it has id, txt"
+    assert says(
+        caught.value,
+        "data.train … row 11 … 'text' … 'txt' … id, txt",
     )
 
 

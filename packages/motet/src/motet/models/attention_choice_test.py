@@ -22,6 +22,7 @@ from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward
 from motet.models.rows import padded
 from motet.settings import Decode, Lora
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import Architecture
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
@@ -180,7 +181,7 @@ def test_flash_attention_is_refused_without_its_package(monkeypatch: pytest.Monk
     monkeypatch.setattr(compute, "is_flash_attn_2_available", lambda: False)
     with pytest.raises(
         ConfigError,
-        match=r"no version of flash_attn .* is installed: pip install flash-attn, or use att",
+        match=facts("no version of flash_attn … installed … pip install flash-attn … attention"),
     ):
         check_attention(FLASH, GPU, torch.bfloat16)
 
