@@ -94,7 +94,10 @@ PLACES = {
 
 @pytest.mark.parametrize(
     ("error", "trouble"),
-    [(motet.MotetError, away), (Interrupted, terminated)],
+    [
+        (motet.MotetError, away),
+        pytest.param(Interrupted, terminated, marks=pytest.mark.wide),
+    ],
     ids=["away", "term"],
 )
 @pytest.mark.parametrize(
