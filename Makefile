@@ -25,21 +25,25 @@ $(VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints.txt
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
 	$(MOTET) train quickstart --overwrite
 
+# Every process of the tests imports all of them. Python keeps them compiled, also where the
+# environment says not to: that is half of the time before the first test.
+TESTS = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest
+
 # A quarter of the tests' time is waiting, so three processes keep two cores busy.
 test: install  ## every behaviour; what takes the same code further is in test-wide, test-examples and test-slow
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 3 --dist worksteal -m 'not slow and not examples and not wide'
+	$(TESTS) -n 3 --dist worksteal -m 'not slow and not examples and not wide'
 
 test-one: install  ## the same tests of one package alone: make test-one PACKAGE=motet-view
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest packages/$(PACKAGE) -m 'not slow and not examples and not wide'
+	$(TESTS) packages/$(PACKAGE) -m 'not slow and not examples and not wide'
 
-test-wide: install  ## the same code with more values: weaker sandboxes, all configs and models, browsers, notebooks, servers
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 3 --dist worksteal -m 'wide and not slow and not examples'
+test-wide: install  ## the same code with more values: weaker sandboxes, all configs and models, wheels alone, browsers, notebooks, servers
+	$(TESTS) -n 3 --dist worksteal -m 'wide and not slow and not examples'
 
 test-examples: install  ## train what docs, examples and published commands show
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal -m 'examples and not slow'
+	$(TESTS) -n 2 --dist worksteal -m 'examples and not slow'
 
 test-slow: install  ## the longer runs
-	$(VENV)/bin/python -m pytest -m slow
+	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -m slow
 
 test-gpu: install  ## on a machine with a GPU: models, and whole runs to the bit
 	MOTET_TEST_GPU=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest packages/motet/src/motet/models tests/gpu -k 'cuda or gpu'

@@ -20,6 +20,7 @@ from motet import load_run
 from motet.commands.main import main
 from motet.config.load import load_config
 from motet.config.paths import config_path
+from tests.fixtures.messages import says
 from tests.fork_server import ForkedProcess
 
 REPOSITORY = Path(__file__).parent.parent
@@ -163,84 +164,80 @@ def contents(folder):
     ("line", "complaint"),
     [
         # the config
-        ("optimizer.learnin_rate=1", ("optimizer.learnin_rate: unknown key; did you mean "
-        "learning_rate?")),
-        ("train.steps=2.5", "train.steps: got 2.5, expected a whole number"),
-        ("optimizer.learning_rate=fast", "optimizer.learning_rate: got 'fast', expected a number"),
-        ("\"optimizer.learning_rate='5e-6'\"", ("optimizer.learning_rate: got '5e-6', expected a "
-        "number")),
-        ("train.steps", "override 'train.steps': expected KEY.KEY=VALUE, such as train.steps=100"),
+        ("optimizer.learnin_rate=1", "optimizer.learnin_rate … learning_rate"),
+        ("train.steps=2.5", "train.steps … 2.5 … a whole number"),
+        ("optimizer.learning_rate=fast", "optimizer.learning_rate … 'fast' … a number"),
+        ("\"optimizer.learning_rate='5e-6'\"", "optimizer.learning_rate … '5e-6' … a number"),
+        ("train.steps", "override 'train.steps' … KEY.KEY=VALUE … train.steps=100"),
         (f"{LORA}lora_dropout=0.1", "policies.left.lora_dropout: unknown key"),
-        (f"{LORA}lora.dropout=0.1", ("policies.left.lora.dropout: unknown key; the keys here are: "
-        "rank, alpha, targets")),
-        ("rollout.pairing=cross", "rollout.pairing: got 'cross', expected 'aligned' or 'crossed'"),
-        ("algorithm.name=magroo", "algorithm.name is 'magroo' (did you mean 'marloo'?)"),
-        ("evaluation.tasks=0", "evaluation.tasks: got 0, expected greater than 0"),
+        (f"{LORA}lora.dropout=0.1", "policies.left.lora.dropout … rank, alpha, targets"),
+        ("rollout.pairing=cross", "rollout.pairing … 'cross' … 'aligned' or 'crossed'"),
+        ("algorithm.name=magroo", "algorithm.name … 'magroo' … 'marloo'"),
+        ("evaluation.tasks=0", "evaluation.tasks … 0 … greater than 0"),
         # the players
-        ("team.left=smal", "team.left names policy 'smal'; policies are: left, right"),
-        ("team.middle=left", ("environment ./game.py:Same has the agents left, right; expected "
-        "the same agents")),
+        ("team.left=smal", "team.left … 'smal' … left, right"),
+        ("team.middle=left", "./game.py:Same … left, right … the same agents"),
         (
             "team.left=null policies.left=null",
-            ("team names right; environment ./game.py:Same has the agents left, right; expected "
-            "the same agents"),
+            "team … right … ./game.py:Same … left, right … the same agents",
         ),
-        ("policies.left.train=frozen policies.right.train=frozen", ("every policy is frozen "
-        "(left, right)")),
+        (
+            "policies.left.train=frozen policies.right.train=frozen",
+            "every policy … frozen … left, right",
+        ),
         # sampling
-        ("rollout.samples=[1]", ("rollout.samples [1] gives groups of 1 at turn 1, but baseline "
-        "group_mean")),
-        ("rollout.samples=[4,1] algorithm.group_by=round", ("rollout.samples [4, 1] gives groups "
-        "of 1 at turn 2, but baseline group_mean")),
-        ("rollout.samples=[99,99,2]", ("makes 1 + 99 + 9801 = 9901 Rounds per task, more than "
-        "rollout.max_nodes 4096")),
+        ("rollout.samples=[1]", "rollout.samples [1] … groups of 1 … turn 1 … baseline group_mean"),
+        (
+            "rollout.samples=[4,1] algorithm.group_by=round",
+            "rollout.samples [4, 1] … groups of 1 … turn 2 … baseline group_mean",
+        ),
+        ("rollout.samples=[99,99,2]", "1 + 99 + 9801 = 9901 … rollout.max_nodes 4096"),
         # the environment
-        ("environment.name=quikstart", ("environment.name is 'quikstart' (did you mean "
-        "'quickstart'?)")),
-        ("environment.name=./absent.py:Same", "absent.py does not exist; expected ./file.py:NAME"),
-        ("environment.name=./game.py:Sme", "game.py defines no 'Sme' (did you mean 'Same'?)"),
+        ("environment.name=quikstart", "environment.name … 'quikstart' … 'quickstart'"),
+        ("environment.name=./absent.py:Same", "absent.py … does not exist … ./file.py:NAME"),
+        ("environment.name=./game.py:Sme", "game.py … 'Sme' … 'Same'"),
         (
             "environment.name=./game.py:Nothing",
-            "got class Nothing, expected a subclass of motet.Environment",
+            "class Nothing … motet.Environment",
         ),
-        ("environment.name=./broken.py:X", ("cannot be imported: SyntaxError: '(' was never "
-        "closed (broken.py, line 1)")),
-        ("environment.higest=1", "environment.higest: unknown key; did you mean highest?"),
-        ("environment.highest=many", "environment.highest: got 'many', expected a whole number"),
-        ("reward.name=length", ("reward.name is 'length'; expected package.module:NAME or "
-        "./file.py:NAME")),
-        ("reward.name=./game.py:rewad", "game.py defines no 'rewad'"),
-        ("reward.name=./game.py:Nothing", ("which is not a reward; expected a function, or a "
-        "class with a method score")),
+        (
+            "environment.name=./broken.py:X",
+            "SyntaxError … '(' was never closed … broken.py, line 1",
+        ),
+        ("environment.higest=1", "environment.higest … highest"),
+        ("environment.highest=many", "environment.highest … 'many' … a whole number"),
+        ("reward.name=length", "reward.name … 'length' … package.module:NAME … ./file.py:NAME"),
+        ("reward.name=./game.py:rewad", "game.py … 'rewad'"),
+        (
+            "reward.name=./game.py:Nothing",
+            "not a reward … a function … a class with a method score",
+        ),
         # the tasks
-        ("environment.tasks=0", "Same has no tasks for 'train'; expected at least one"),
-        ("environment.name=./game.py:Rows", ("has no tasks of its own: set data.train to a name or "
-        "a path")),
-        (f"{ROWS}absent.jsonl", ("absent.jsonl does not exist; expected a .jsonl, .json, .csv or "
-        ".parquet file")),
-        (f"{ROWS}empty.jsonl", "selects none of the 0 rows of ./empty.jsonl"),
+        ("environment.tasks=0", "Same … 'train' … at least one"),
+        ("environment.name=./game.py:Rows", "no tasks … data.train … a name or a path"),
+        (f"{ROWS}absent.jsonl", "absent.jsonl … does not exist … .jsonl, .json, .csv or .parquet"),
+        (f"{ROWS}empty.jsonl", "none of the 0 rows … ./empty.jsonl"),
         (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),
         (f"{ROWS}nameless.jsonl", "data.train, row 2 with nr: KeyError: 'id'"),
-        ("data.train.path=half.jsonl", "data.train is set, but Same does not read rows"),
+        ("data.train.path=half.jsonl", "data.train … Same … does not read rows"),
         # the models
         (f"{FOLDER}./absent", "model folder './absent' does not exist"),
         (f"{FOLDER}mute", "model folder './mute' has no tokenizer"),
         (f"{FOLDER}thesis", "model folder './thesis' has no config.json"),
-        (f"{FOLDER}weightless", ("cannot be loaded: it has no model.safetensors and no "
-        "model.safetensors.index.json")),
-        ("models.small.device=cuda:77", ("device 'cuda:77' does not exist on this machine; devices "
-        "are: auto,")),
-        ("models.small.dtype=float16", "dtype float16 is not supported for a fully trained policy"),
-        (f"{LORA}adapter=./absent", "adapter folder './absent' has no adapter_model.safetensors"),
-        (f"{LORA}lora.targets=[nope]", ("adapter 'left' does not fit this model: Target modules "
-        "{'nope'} not found")),
-        ("models.small.embedded.context=8", ("the first prompt of agent left has 8 tokens, "
-        "but model small has a context of 8 tokens")),
+        (f"{FOLDER}weightless", "model.safetensors … model.safetensors.index.json"),
+        ("models.small.device=cuda:77", "'cuda:77' … does not exist … auto"),
+        ("models.small.dtype=float16", "dtype float16 … not supported … fully trained"),
+        (f"{LORA}adapter=./absent", "'./absent' … adapter_model.safetensors"),
+        (f"{LORA}lora.targets=[nope]", "adapter 'left' … {'nope'} not found"),
+        (
+            "models.small.embedded.context=8",
+            "agent left … 8 tokens … model small … context of 8 tokens",
+        ),
         # warm-up
-        ("warmup.stepz=3", "warmup.stepz: unknown key; did you mean steps?"),
+        ("warmup.stepz=3", "warmup.stepz … steps"),
         ("warmup.steps=3", "Same has no demonstrations and no solutions for the warm-up"),
     ],
-)  # fmt: skip
+)
 def test_a_run_that_cannot_work_is_one_line_and_leaves_the_old_run_alone(
     motet, place, line, complaint
 ):
@@ -251,7 +248,7 @@ def test_a_run_that_cannot_work_is_one_line_and_leaves_the_old_run_alone(
 def refused(motet, place, line, complaint):
     before = contents(place)
     code, out, err = motet(line)
-    assert complaint in err.replace(f"{place}/", "./")
+    assert says(err.replace(f"{place}/", "./"), complaint)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: ")
     assert contents(place) == before
@@ -260,54 +257,51 @@ def refused(motet, place, line, complaint):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("train typo.yaml", "typo.yaml:12: train.stepz: unknown key; did you mean steps?"),
-        ("train quoted.yaml", "quoted.yaml:12: train.steps: got '2', expected a whole number"),
+        ("train typo.yaml", "typo.yaml:12 … train.stepz … steps"),
+        ("train quoted.yaml", "quoted.yaml:12 … train.steps … '2' … a whole number"),
         (
             "train absent.yaml",
-            "absent.yaml does not exist; expected a config file, the name of a config",
+            "absent.yaml … does not exist … a config file … the name of a config",
         ),
-        ("train list.yaml", 'list.yaml: got ["a"], expected keys and values'),
+        ("train list.yaml", 'list.yaml … ["a"] … keys and values'),
         ("train half.yaml", "half.yaml:2: not YAML"),
         (
             "train thesis",
-            "thesis has no config.yaml; expected a config file or a run folder",
+            "thesis … config.yaml … a config file or a run folder",
         ),
-        ("train run.yaml --dry-run train.stepz=2", "train.stepz: unknown key; did you mean steps?"),
+        ("train run.yaml --dry-run train.stepz=2", "train.stepz … steps"),
         # the run folder
         (
             "train run.yaml",
-            (
-                "runs/tiny exists; expected a new name: --resume continues that run, --overwrite "
-                "deletes it and starts again"
-            ),
+            ("runs/tiny … exists … a new name … --resume … --overwrite … deletes it"),
         ),
         (
             "train run.yaml name=thesis --runs . --overwrite",
             "thesis exists and is not a run folder",
         ),
-        ("train run.yaml --runs list.yaml", "list.yaml is a file; expected a folder"),
+        ("train run.yaml --runs list.yaml", "list.yaml … a file … a folder"),
         (
             "train run.yaml name=new --resume",
-            "runs/new has no run to resume: start it without --resume",
+            "runs/new … no run to resume … without --resume",
         ),
         (
             "train run.yaml --resume seed=3",
-            "another config: seed was 0 and is 3",
+            "seed … 0 … 3",
         ),
         (
             "train run.yaml --resume --overwrite",
-            "got --resume and --overwrite, expected at most one of them",
+            "--resume and --overwrite … at most one",
         ),
         ("train run.yaml --seeds 0 --resume --overwrite", "got --resume and --overwrite"),
         (
             "train run.yaml --seeds x",
-            "--seeds is 'x'; expected different whole numbers separated by commas, such as 0,1,2",
+            "--seeds … 'x' … different whole numbers … 0,1,2",
         ),
-        ("train run.yaml --seeds 0,0", "--seeds is '0,0'; expected different whole numbers"),
+        ("train run.yaml --seeds 0,0", "--seeds … '0,0' … different whole numbers"),
         # warm-up
         (
             "warmup run.yaml",
-            "the config has no warmup section; expected one, such as warmup: {steps: 300}",
+            "warmup … warmup: {steps: 300}",
         ),
         (
             "warmup run.yaml warmup.steps=3",
@@ -324,33 +318,33 @@ def refused(motet, place, line, complaint):
         ("evaluate runs/begun", "runs/begun has no trained team"),
         (
             "evaluate runs/absent",
-            "runs/absent does not exist; expected a config file, the name of a config",
+            "runs/absent … does not exist … a config file … the name of a config",
         ),
         (
             "evaluate run.yaml --team reference",
-            "Same has no solutions; expected solve(state, seed)",
+            "Same … no solutions … solve(state, seed)",
         ),
-        ("messages runs/tiny --shuffle-turn 1", "shuffle_turn is 1, but the game has one turn"),
+        ("messages runs/tiny --shuffle-turn 1", "shuffle_turn … 1 … one turn"),
         (
             "messages run.yaml rollout.samples=[2,2] --shuffle-turn 2",
-            "shuffle_turn is 2; expected 1 to 1",
+            "shuffle_turn … 2 … 1 to 1",
         ),
-        ("play runs/tiny --task 3", "task is 3; expected 0 to 2"),
+        ("play runs/tiny --task 3", "task … 3 … 0 to 2"),
         (
             "play runs/tiny --interactive middle",
-            "got agent 'middle' to play; expected one of left, right",
+            "'middle' … left, right",
         ),
-        ("crossplay runs/tiny", "crossplay got 1 run folders, expected at least two"),
+        ("crossplay runs/tiny", "crossplay … 1 run folders … at least two"),
         ("crossplay runs/tiny run.yaml", "run.yaml is not a run folder"),
         ("crossplay runs/tiny runs/begun", "runs/begun has no trained team"),
         (
             "crossplay runs/tiny runs/other",
-            "runs/other plays another game than runs/tiny (environment.highest=2)",
+            "runs/other … another game … runs/tiny … environment.highest=2",
         ),
-        ("compare runs/tiny", "compare got 1 run folders, expected at least two"),
+        ("compare runs/tiny", "compare … 1 run folders … at least two"),
         (
             "compare runs/tiny runs/begun",
-            "runs/begun has no summary.json: expected the folder of a run that finished or was",
+            "runs/begun … summary.json … a run that finished",
         ),
     ],
 )
@@ -365,7 +359,7 @@ def test_a_missing_library_is_named_before_the_old_run_is_deleted(motet, place, 
         motet,
         place,
         line,
-        'report.wandb is set, but wandb is not installed: pip install "motet[wandb]"',
+        'report.wandb … not installed … pip install "motet[wandb]"',
     )
 
 

@@ -54,13 +54,13 @@ def complete(tmp_path):
     ("line", "offered"),
     [
         ("motet tr", ["train"]),
-        ("motet e", ["episodes", "evaluate", "export"]),
+        pytest.param("motet e", ["episodes", "evaluate", "export"], marks=pytest.mark.wide),
         ("motet train con", ["configs/quickstart.yaml", "configs/relay.yaml"]),
-        ("motet check configs/re", ["configs/relay.yaml"]),
+        pytest.param("motet check configs/re", ["configs/relay.yaml"], marks=pytest.mark.wide),
         ("motet train relay_t", ["relay_tree"]),
-        ("motet evaluate runs/", ["runs/one", "runs/other"]),
+        pytest.param("motet evaluate runs/", ["runs/one", "runs/other"], marks=pytest.mark.wide),
         ("motet compare runs/one runs/ot", ["runs/other"]),
-        ("motet train --over", ["--overwrite"]),
+        pytest.param("motet train --over", ["--overwrite"], marks=pytest.mark.wide),
         ("motet verifier se", ["serve"]),
     ],
 )

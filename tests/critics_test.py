@@ -59,7 +59,9 @@ def moved(before: dict[str, list[torch.Tensor]], after: dict[str, list[torch.Ten
 # ---------------------------------------------------------------------------------- who trains what
 
 
-@pytest.mark.parametrize("policies", [FULL, LORA], ids=["full", "lora"])
+@pytest.mark.parametrize(
+    "policies", [FULL, pytest.param(LORA, marks=pytest.mark.wide)], ids=["full", "lora"]
+)
 @pytest.mark.parametrize(
     ("algorithm", "how"),
     [
@@ -286,10 +288,11 @@ def test_a_block_of_a_turn_moves_the_policies_of_that_turn_and_no_bit_of_the_oth
 @pytest.mark.parametrize(
     ("schedule", "team", "taken"),
     [
-        (
+        pytest.param(
             {"kind": "simultaneous"},
             {"a": "p", "b": "q"},
             {"p": 5, "q": 5, "critic-a": 5, "critic-b": 5},
+            marks=pytest.mark.wide,
         ),
         (
             {"kind": "round_robin", "block": 2},

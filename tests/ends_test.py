@@ -12,6 +12,7 @@ import motet_serve
 from motet.models.backbone import Backbone
 from motet.models.completions import ends_of
 from tests.fixtures.model_folders import EOS, make_model_folder, set_keys
+from tests.fixtures.wide import widely
 from tests.small_runs import run_config
 
 BOS_ID, END_ID, EOS_ID = 2, 3, 1
@@ -59,7 +60,7 @@ def test_a_template_without_an_end_of_a_turn_and_a_lower_model_max_length_are_sa
     assert Backbone.load(longer).context_length == 256
 
 
-@pytest.mark.parametrize("train", ["full", "lora"])
+@pytest.mark.parametrize("train", widely(["full", "lora"], keep=["lora"]))
 def test_an_exported_team_stops_at_the_same_tokens_everywhere(
     base: Path, tmp_path: Path, train: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

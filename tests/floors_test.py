@@ -5,23 +5,37 @@ They point down, never up, and never sideways between two rooms of one layer.
 
 import ast
 import re
+import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-PACKAGES = Path(__file__).parent.parent / "packages"
-MAY_IMPORT = {
-    "codejudge": set(),
-    "motet": {"codejudge"},
-    "motet_tasks": {"codejudge", "motet"},
-    "motet_serve": {"codejudge", "motet"},
-    "motet_view": {"motet", "motet_serve"},
-    "motet_compare": {"motet"},
-    "motet_verifier": {"codejudge", "motet", "motet_serve"},
-    "motet_cluster": {"codejudge", "motet"},
-    "motet_published": {"motet", "motet_tasks", "motet_verifier"},
-}
+ROOT = Path(__file__).parent.parent
+PACKAGES = ROOT / "packages"
+
+
+def table_of_packages() -> dict[str, set[str]]:
+    """Read the table of ARCHITECTURE.md: package -> the packages that it requires."""
+    row = re.compile(r"^\| \[([\w-]+)\]\(packages/\1\) \|.*\|([^|]*)\|$", re.MULTILINE)
+    found = row.findall((ROOT / "ARCHITECTURE.md").read_text())
+    return {
+        package.replace("-", "_"): set(re.findall(r"\w+", imported.replace("-", "_")))
+        for package, imported in found
+    }
+
+
+MAY_IMPORT = table_of_packages()
 """Package -> the packages of this repository that it may import."""
+WITHOUT_IMPORT = {"motet_published": {"motet_verifier"}}
+"""Packages that another one requires and does not import: it runs their commands."""
+SANDBOX_PARTS = {
+    "codejudge.source": {"motet.environments.quickstart"},
+    "codejudge.seccomp": {"motet.models.text_worker"},
+    "codejudge.temporary": {"motet.safety.temporary"},
+}
+"""Module inside codejudge -> the modules of the core that import it; docs/decisions.md names them.
+All other modules of the core import what the package codejudge itself offers."""
 CONFIG = {
     "config.foreign_keys",
     "config.no_effect",
@@ -89,6 +103,7 @@ def sources(package="motet"):
 ALL = [each for package in MAY_IMPORT for each in sources(package)]
 
 
+@cache
 def imports_of(path: Path) -> list[tuple[int, str]]:
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
@@ -114,13 +129,41 @@ def test_imports_point_down(path, module):
         assert floor_of(there) < floor_of(here), f"{path}:{line}: {here} may not import {there}"
 
 
-def test_a_package_imports_only_those_below_it():
+def test_every_package_imports_what_the_table_of_packages_says():
+    assert set(MAY_IMPORT) == {path.parent.name for path in PACKAGES.glob("*/src/*/__init__.py")}
+    found = {package: set() for package in MAY_IMPORT}
     for path, module in ALL:
-        package = module.partition(".")[0]
-        for line, imported in imports_of(path):
-            other = imported.partition(".")[0]
-            if other in MAY_IMPORT and other != package:
-                assert other in MAY_IMPORT[package], f"{path}:{line}: imports {other}"
+        names = {name.partition(".")[0] for _, name in imports_of(path)}
+        found[module.partition(".")[0]] |= names & set(MAY_IMPORT)
+    assert {
+        package: (names - {package}) | WITHOUT_IMPORT.get(package, set())
+        for package, names in found.items()
+    } == MAY_IMPORT
+
+
+def test_a_package_requires_the_packages_of_the_table():
+    for package, imported in MAY_IMPORT.items():
+        text = (PACKAGES / package.replace("_", "-") / "pyproject.toml").read_text()
+        words = tomllib.loads(text)["project"]["dependencies"]
+        names = {re.split(r"[\[<>=]", word)[0].replace("-", "_") for word in words}
+        assert names & set(MAY_IMPORT) == imported, package
+
+
+def test_the_core_reaches_into_the_sandbox_at_three_places():
+    inside = {path.stem for path, _ in sources("codejudge")}
+    found = {}
+    for path, module in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module == "codejudge":
+                names = [f"codejudge.{alias.name}" for alias in node.names]
+            else:
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                if name.startswith("codejudge.") and name.split(".")[1] in inside:
+                    found.setdefault(name, set()).add(module)
+    assert found == SANDBOX_PARTS
 
 
 def test_the_packages_import_nothing_that_an_installed_one_lacks():

@@ -28,10 +28,20 @@ def imported():
     return json.loads(done.stdout)
 
 
+def within(seconds, run):
+    """Return what `run` found, of three tries the first that took so little CPU time.
+
+    Other processes may make a start slower, never faster.
+    """
+    tries = []
+    while not tries or (tries[-1]["seconds"] >= seconds and len(tries) < 3):
+        tries.append(run())
+    assert tries[-1]["seconds"] < seconds, [one["seconds"] for one in tries]
+    return tries[-1]
+
+
 def test_import_motet_takes_under_two_seconds_of_cpu_time_and_loads_nothing_heavy():
-    tries = [imported() for _ in range(3)]
-    assert min(one["seconds"] for one in tries) < 2.0
-    assert tries[0]["heavy"] == []
+    assert within(2.0, imported)["heavy"] == []
 
 
 def test_every_public_name_can_be_had():
@@ -84,18 +94,14 @@ def ran(*arguments):
         [sys.executable, "-c", COMMAND, json.dumps(arguments)],
         cwd=REPOSITORY, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1]) | {"said": done.stdout + done.stderr}
 
 
 def test_help_and_a_wrong_key_are_answered_without_torch():
-    tries = [ran("--help") for _ in range(3)]
-    assert min(found["seconds"] for found, _ in tries) < 0.5
-    assert not any(found["torch"] for found, _ in tries)
-    tries = [ran("train", "quickstart", "train.stepz=3") for _ in range(3)]
-    assert min(found["seconds"] for found, _ in tries) < 1.0
-    found, said = tries[0]
+    assert not within(0.5, lambda: ran("--help"))["torch"]
+    found = within(1.0, lambda: ran("train", "quickstart", "train.stepz=3"))
     assert (found["code"], found["torch"]) == (2, False)
-    assert "train.stepz: unknown key; did you mean steps?" in said
+    assert "train.stepz: unknown key; did you mean steps?" in found["said"]
 
 
 def test_the_module_is_the_command():

@@ -133,13 +133,13 @@ def test_a_bound_of_null_lets_the_run_go_on(tmp_path, train, monkeypatch):
     assert steps(run)[0]["learn/sampling_logp_difference/q"] < MISMATCH["float32"]
 
 
-@pytest.mark.parametrize("temperature", [0.3, 1.0])
+@pytest.mark.parametrize("temperature", widely([0.3, 1.0], keep=[0.3]))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "kind",
     widely(
         ["gemma 2", "granite moe", "llama", "nemotron", "olmoe", "phimoe"],
-        keep=["gemma 2", "olmoe"],
+        keep=["olmoe"],
     ),
 )
 def test_rounding_stays_far_below_its_bound(kind, dtype, temperature, tmp_path):

@@ -16,6 +16,7 @@ import motet
 import motet_compare
 from motet.errors import Interrupted
 from motet.trainer import checkpoint
+from tests.fixtures.messages import facts
 from tests.fixtures.wide import widely
 from tests.games import Coded
 from tests.small_runs import LORA, contents, rows, run_config, summary, weights
@@ -93,7 +94,10 @@ PLACES = {
 
 @pytest.mark.parametrize(
     ("error", "trouble"),
-    [(motet.MotetError, away), (Interrupted, terminated)],
+    [
+        (motet.MotetError, away),
+        pytest.param(Interrupted, terminated, marks=pytest.mark.wide),
+    ],
     ids=["away", "term"],
 )
 @pytest.mark.parametrize(
@@ -130,8 +134,10 @@ def test_a_server_that_is_away_for_one_step_is_named_and_the_step_is_kept_for_lo
     with pytest.raises(
         motet.MotetError,
         match=(
-            r"step 3: 100% of the joint actions failed.*the verifier is away "
-            r"\(.*parting_test.py:.*\)\. The run is saved"
+            facts(
+                "step 3 … 100% of the joint actions failed … the verifier is away … "
+                "parting_test.py … run is saved"
+            )
         ),
     ):
         train(LONG, environment=Troubled(run / "metrics.jsonl", 4, away))
@@ -317,7 +323,7 @@ def test_metrics_that_are_not_whole_are_refused_unless_they_were_put_away(
     (run / "metrics.jsonl").write_text("".join(lines[:-1]))
     with pytest.raises(
         motet.ConfigError,
-        match="has 3 complete lines, expected the 4 that the checkpoint recorded: restore the file",
+        match=facts("3 complete lines … 4 … checkpoint recorded … restore the file"),
     ):
         train(LONG, resume=True)
     (run / "metrics.jsonl").write_text("".join([lines[0], "{torn\n", *lines[2:]]))

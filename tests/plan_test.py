@@ -14,6 +14,7 @@ from motet.errors import ConfigError
 from motet.models import devices
 from motet.models.devices import CudaMemory
 from motet_cluster.planning import plan
+from tests.fixtures.wide import widely
 from tests.small_runs import run_config
 
 SMALL = {
@@ -92,9 +93,12 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize(("policies", "sections"), SAME.values(), ids=SAME)
+@pytest.mark.parametrize(
+    "kind", widely(SAME, keep=["adapters", "full and frozen", "references", "critics as heads"])
+)
 @pytest.mark.usefixtures("gpu")
-def test_a_plan_and_a_dry_run_give_the_same_bytes(config_of, policies, sections):
+def test_a_plan_and_a_dry_run_give_the_same_bytes(config_of, kind):
+    policies, sections = SAME[kind]
     config = config_of(SMALL, policies, **sections)
     (process,) = plan(config).processes
     assert process.memory == motet.dry_run(config).memory["total"]

@@ -324,7 +324,7 @@ def local_rows(path: Path, folder: Path) -> list[str]:
 
 NEEDS = {"debate_verifier": ["verifier.folder=a-verifier"]}
 """What a config leaves to the command line. A check does not load it."""
-SHORT = {"quickstart", "relay_tree", "functions", "classeval", "minecraft_tiny", "tldr", "dialogue"}
+SHORT = {"quickstart", "relay_tree", "classeval", "dialogue"}
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,12 @@ def trained(tmp_path, name="run", bound=None, **sections):
     "sections",
     [
         {},
-        {"policies": LORA},
-        {"team": {"a": "p", "b": "p"}, "policies": {"p": {"model": "tiny"}}},
-        {"rollout": {"samples": [2, 2]}},
+        pytest.param({"policies": LORA}, marks=pytest.mark.wide),
+        pytest.param(
+            {"team": {"a": "p", "b": "p"}, "policies": {"p": {"model": "tiny"}}},
+            marks=pytest.mark.wide,
+        ),
+        pytest.param({"rollout": {"samples": [2, 2]}}, marks=pytest.mark.wide),
         {"algorithm": {"name": "ippo", "minibatches": 2, "epochs": 2}},
         {"algorithm": {"name": "madpo"}, "rollout": {"samples": [4]}},
     ],

@@ -13,7 +13,7 @@ from tests.small_runs import LORA, run_config
 FULL = {"p": {"model": "tiny", "train": "full"}, "q": {"model": "tiny"}}
 
 
-@pytest.fixture(scope="module", params=["lora", "full"])
+@pytest.fixture(scope="module", params=widely(["lora", "full"], keep=["lora"]))
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     policies = LORA if request.param == "lora" else FULL
     train = {"steps": 2, "tasks_per_step": 2, "keep_best": "play/reward"}

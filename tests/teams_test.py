@@ -107,7 +107,18 @@ def farthest(model: Any, policy: str, played: tuple[motet.Episode, ...]) -> floa
     return max(gaps)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    widely(
+        SHAPES,
+        keep=[
+            "one policy for both",
+            "a policy per turn",
+            "a frozen partner under the adapter",
+            "two architectures",
+        ],
+    ),
+)
 def test_every_shape_of_team_trains_saves_loads_and_plays_as_it_did(shape, train, model_folder):
     config = run_config(**team(shape, model_folder))
     run = train(config)

@@ -1,9 +1,10 @@
 """What the wheels hold, and that each of them works alone, installed in an empty environment.
 
-pip builds them without a network, so with the build backend that is installed. The environments
-have no packages of their own but the wheels; what the wheels require is found where the tests run.
+The build backend that is installed builds them, without a network. The environments have no
+packages of their own but the wheels; what the wheels require is found where the tests run.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -16,8 +17,10 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from hatchling.build import build_wheel
 
 from motet.user_code.installed import EXTRAS
+from tests.fixtures.wide import widely
 
 PACKAGES = Path(__file__).parent.parent / "packages"
 NAMES = sorted(path.name for path in PACKAGES.iterdir() if (path / "pyproject.toml").is_file())
@@ -35,16 +38,19 @@ def described(name: str) -> dict:
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Build all wheels: package -> file."""
     folder = tmp_path_factory.mktemp("wheels")
-    offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    places = [str(PACKAGES / name) for name in NAMES]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", *offline, "--wheel-dir", folder, *places],
-        check=True,
-        timeout=300,
-    )
-    found = {path.name.partition("-")[0].replace("_", "-"): path for path in folder.glob("*.whl")}
-    assert sorted(found) == NAMES
-    return found
+    built = {}
+    for name in NAMES:
+        assert described(name)["build-system"]["build-backend"] == "hatchling.build"
+        with contextlib.chdir(PACKAGES / name):
+            built[name] = folder / build_wheel(str(folder))
+    return built
+
+
+@pytest.fixture(scope="module")
+def core(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of an environment with motet, and no other package but codejudge."""
+    folder = tmp_path_factory.mktemp("core") / "environment"
+    return environment_of(folder, [wheels[each] for each in ("motet", "codejudge")])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,10 +115,6 @@ def test_an_error_names_the_extra_of_everything_that_the_wings_register() -> Non
     assert set(registered) <= set(extras)
 
 
-SMALL = ["train.steps=2", "warmup.steps=3", "train.tasks_per_step=2", "data.eval.split=eval[:2]"]
-"""Keys that make a run of a packaged config short."""
-
-
 def environment_of(folder: Path, wheels: list[Path]) -> Path:
     """Make an environment with these wheels and return its Python.
 
@@ -154,14 +156,11 @@ print([case.status for case in verdict.cases])
 """,
     "motet": """
 import motet
-summary = motet.train("quickstart", ["train.steps=1", "warmup.steps=2", "threads=1"], show="silent")
-print(summary.steps)
+print(motet.train("quickstart", SMALL, show="silent").steps)
 """,
     "motet-tasks": """
 import motet
-summary = motet.train("bugfix_tiny", ["train.steps=1", "warmup.steps=2", "threads=1"],
-                      show="silent")
-print(summary.steps)
+print(motet.train("bugfix_tiny", SMALL, show="silent").steps)
 """,
     "motet-published": """
 from motet_published import published, translate
@@ -201,6 +200,10 @@ print(motet_compare.compare.__name__)
 """,
 }
 """Package -> a program that uses it, in an empty folder."""
+SMALL = """
+SMALL = ["train.steps=1", "train.tasks_per_step=1", "warmup.steps=2", "evaluation.tasks=2",
+         "threads=1"]
+"""
 SAYS = {
     "codejudge": "['passed', 'failed']",
     "motet": "1",
@@ -217,59 +220,69 @@ SAYS = {
 ALONE_THERE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_package_works_alone_in_an_empty_environment(wheels, tmp_path: Path, name: str) -> None:
+def said(python: Path, place: Path, *words: str) -> str:
+    """Run Python in a folder and return what it printed."""
+    done = subprocess.run(
+        [python, *words], cwd=place, env=ALONE_THERE, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", widely(NAMES, keep=["codejudge", "motet"]))
+def test_a_package_works_alone_in_an_empty_environment(
+    wheels: dict[str, Path], core: Path, tmp_path: Path, name: str
+) -> None:
     needed = needed_by(name)
-    python = environment_of(tmp_path / "environment", [wheels[each] for each in needed])
+    python = (
+        core
+        if name == "motet"
+        else environment_of(tmp_path / "environment", [wheels[each] for each in needed])
+    )
     place = tmp_path / "empty"
     place.mkdir()
-
-    def said(*words: str) -> str:
-        done = subprocess.run(
-            [python, *words],
-            cwd=place,
-            env=ALONE_THERE,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
+    modules = [each.replace("-", "_") for each in NAMES]
     there = json.loads(
         said(
+            python,
+            place,
             "-c",
-            "import importlib.util, json; print(json.dumps([name for name in "
-            f"{[each.replace('-', '_') for each in NAMES]} if importlib.util.find_spec(name)]))",
+            "import importlib.util, json; "
+            f"print(json.dumps([name for name in {modules} if importlib.util.find_spec(name)]))",
         )
     )
     assert set(there) == {each.replace("-", "_") for each in needed}
-    assert said("-c", ALONE[name]).splitlines()[-1] == SAYS[name]
+    assert said(python, place, "-c", SMALL + ALONE[name]).splitlines()[-1] == SAYS[name]
 
 
-def test_what_is_not_installed_is_one_line_that_names_the_extra(wheels, tmp_path: Path) -> None:
-    python = environment_of(
-        tmp_path / "environment", [wheels[each] for each in ("motet", "codejudge")]
-    )
+COMMANDS = """
+import contextlib, io, json, sys
+from motet.commands.main import main
+said = []
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:] = words
+    with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.suppress(SystemExit):
+        main()
+    said.append(errors.getvalue())
+print(json.dumps(said))
+"""
+"""Runs several commands in one process, and prints what each of them wrote as an error."""
 
-    def refused(*words: str) -> str:
-        done = subprocess.run(
-            [python, "-m", "motet", *words],
-            cwd=tmp_path,
-            env=ALONE_THERE,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 2, done.stdout + done.stderr
-        (line,) = done.stderr.splitlines()
-        return line
 
-    assert "pip install 'motet[view]'" in refused("view", "runs/quickstart", "--no-open")
-    assert "pip install 'motet[view]'" in refused("episodes", "runs/quickstart", "--worst", "3")
-    assert "pip install 'motet[serve]'" in refused("chat", "runs/quickstart")
-    assert "pip install 'motet[serve]'" in refused("export", "runs/quickstart", "--into", "team")
-    assert "pip install 'motet[verifier]'" in refused("verifier", "sample", "debate")
-    assert "pip install 'motet[tasks]'" in refused("check", "quickstart", "environment=bug_fix")
+def test_what_is_not_installed_is_one_line_that_names_the_extra(core: Path, tmp_path: Path) -> None:
     homes = ("train", "quickstart", "cluster.learners.gpus=0")
-    assert "pip install 'motet[cluster]'" in refused(*homes)
-    assert "pip install 'motet[cluster]'" in refused(*homes, "--dry-run")
+    extra_of = {
+        ("view", "runs/quickstart", "--no-open"): "view",
+        ("episodes", "runs/quickstart", "--worst", "3"): "view",
+        ("chat", "runs/quickstart"): "serve",
+        ("export", "runs/quickstart", "--into", "team"): "serve",
+        ("plan", "quickstart"): "cluster",
+        ("verifier", "sample", "debate"): "verifier",
+        ("check", "quickstart", "environment=bug_fix"): "tasks",
+        homes: "cluster",
+        (*homes, "--dry-run"): "cluster",
+    }
+    found = json.loads(said(core, tmp_path, "-c", COMMANDS, json.dumps(list(extra_of))))
+    for errors, (words, extra) in zip(found, extra_of.items(), strict=True):
+        (line,) = errors.splitlines()
+        assert f"pip install 'motet[{extra}]'" in line, words

@@ -12,6 +12,7 @@ import motet
 from motet.errors import OutOfMemory
 from motet.models import learner, memory, sampler
 from tests.faults.boundary_games import seconds, small
+from tests.fixtures.messages import facts
 from tests.fixtures.wide import widely
 from tests.small_runs import contents, rows, weights
 
@@ -79,8 +80,7 @@ def test_the_processors_own_allocator_is_understood():
     with (
         pytest.raises(
             OutOfMemory,
-            match=r"cpu ran out of memory trying: .*allocate memory.*To use less memory, turn the "
-            r"knob",
+            match=facts("cpu … out of memory … trying … allocate memory … turn the knob"),
         ),
         memory.oom_hint("trying", "turn the knob", torch.device("cpu")),
     ):

@@ -15,6 +15,7 @@ from motet.commands import console
 from motet.commands.main import main
 from motet.core.records import as_json
 from motet_compare.baselines import BaselineRow, BaselineTable
+from tests.fixtures.messages import facts, says
 from tests.small_runs import GAMES, LORA, run_config, summary
 
 pytestmark = pytest.mark.filterwarnings(
@@ -124,9 +125,7 @@ def test_talking_costs_what_was_said_on_the_way(run):
 def test_who_plays_alone_can_be_said(run, table):
     notes = [rows(one)["single agent"].note for one in (table, measured(run, single="a"))]
     assert notes == ["played by the policy of b", "played by the policy of a"]
-    with pytest.raises(
-        motet.ConfigError, match="single names agent 'c'; expected one of the agents a, b"
-    ):
+    with pytest.raises(motet.ConfigError, match=facts("single … 'c' … a, b")):
         measured(run, single="c")
 
 
@@ -223,31 +222,28 @@ def test_the_table_says_what_the_json_says(run, table, command):
     for row in found["rows"]:
         figures = (f"{row['success']['mean']:.3f}", f"{row['reward']['mean']:.3f}")
         assert re.search(rf"^{row['protocol']} +{figures[0]} +{figures[1]} ", out, re.MULTILINE)
-    assert (
-        "best of n: the best sample of the single agent, by success and then by reward: an "
-        "oracle, so an upper bound"
-    ) in out
+    bound = "best of n … single agent … by success … by reward … oracle … upper bound"
+    assert any(says(line, bound) for line in out.splitlines())
     assert "2,000 bootstrap resamples" in out
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("baselines {run} --single c", "single names agent 'c'; expected one of the agents a, b"),
+        ("baselines {run} --single c", "single … 'c' … a, b"),
         ("baselines {run} --against absent", "absent is not a run folder"),
-        ("baselines {run} --samples 0", "evaluation.samples: got 0, expected greater than 0"),
+        ("baselines {run} --samples 0", "evaluation.samples … 0 … greater than 0"),
         (
             "evaluate {run} --pass-at 1,x",
-            "--pass-at is '1,x'; expected different whole numbers separated by commas, such as "
-            "0,1,2",
+            "--pass-at … '1,x' … different whole numbers separated by commas … 0,1,2",
         ),
-        ("evaluate {run} --pass-at 2", "pass_at names 2; expected 1 to 1, the games per task"),
+        ("evaluate {run} --pass-at 2", "pass_at … 2 … 1 to 1 … games per task"),
     ],
 )
 def test_options_that_contradict_each_other_are_one_line(run, command, options, complaint):
     code, out, err = command(options.format(run=run))
     assert (code, out) == (2, "")
-    assert complaint in err
+    assert says(err, complaint)
 
 
 def test_pass_at_k_and_turns_are_printed(run, command):

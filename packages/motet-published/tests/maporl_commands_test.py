@@ -15,6 +15,7 @@ from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import check_trainable
 from motet.environments.registry import resolve
 from motet_published.command import _parser, config_of, main, translated_from
+from tests.fixtures.messages import says
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, contents, episodes, steps, weights
 
@@ -218,9 +219,9 @@ def test_incentives_are_one_number_or_four(capsys):
     with pytest.raises(SystemExit) as ended:
         main("maporl", words)
     assert ended.value.code == 2
-    assert (
-        '--alpha: alpha: got [0.5], expected one number, or four: "[alpha0, alpha1, beta0, beta1]"'
-        in capsys.readouterr().err
+    assert says(
+        capsys.readouterr().err,
+        '--alpha … [0.5] … one number, or four … "[alpha0, alpha1, beta0, beta1]"',
     )
     assert meaning("gsm8k_2x2", "--alpha", "0.5").algorithm.incentives.beta1 == 0.5
 

@@ -8,6 +8,7 @@ import motet
 from motet.config.paths import config_path
 from motet.errors import ConfigError
 from motet_tasks.coding.bugs_test import GIVEN, ROW
+from tests.fixtures.messages import facts
 from tests.small_runs import run_config, summary
 
 CONFIG = config_path("bugfix")
@@ -90,7 +91,7 @@ def test_a_team_trains_on_mutants_over_two_attempts(tmp_path):
 def test_paying_an_early_end_again_is_refused(tmp_path):
     with pytest.raises(
         ConfigError,
-        match=r"BugFix gives a reward only at the end .* set algorithm\.repeat_last_reward: false",
+        match=facts("BugFix … only at the end … algorithm.repeat_last_reward: false"),
     ):
         motet.train(
             CONFIG,

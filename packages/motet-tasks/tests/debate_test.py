@@ -9,6 +9,7 @@ from motet.api import check, read_config
 from motet.config.paths import config_path
 from motet.errors import ConfigError
 from tests.fixtures.http_servers import ScoreServer, running
+from tests.fixtures.messages import facts
 from tests.fixtures.wide import widely
 from tests.small_runs import ROOT, TINY, run_config, summary
 
@@ -173,6 +174,6 @@ def test_a_verifier_that_cannot_be_asked_is_refused_before_any_work(tmp_path):
         motet.evaluate(config, show="silent")
     with pytest.raises(
         ConfigError,
-        match="got none, expected exactly one of base_url, folder, constant, ensemble or agents",
+        match=facts("none … base_url, folder, constant, ensemble or agents"),
     ):
         motet.evaluate(config | {"verifier": {}}, show="silent")

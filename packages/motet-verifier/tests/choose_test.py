@@ -22,6 +22,7 @@ from motet_verifier.api_choosing import choose_answers, scorer_of
 from motet_verifier.choosing import METHODS
 from motet_verifier.model import Verifier
 from tests.fixtures.http_servers import ScoreServer, running
+from tests.fixtures.messages import says
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, recorded, run_config
 
@@ -223,28 +224,28 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("--verifier nowhere", "nowhere has no verifier.json; expected the folder of a verifier"),
+        ("--verifier nowhere", "nowhere … verifier.json … the folder of a verifier"),
         ("--verifier http://127.0.0.1:1", "http://127.0.0.1:1/predict: the connection failed"),
         (
             "--verifier http://",
-            "verifier.base_url: got 'http://', expected an address such as http://localhost:8000",
+            "verifier.base_url … 'http://' … http://localhost:8000",
         ),
-        ("--verifier ftp://there", "verifier.base_url: got 'ftp://there', expected an address"),
+        ("--verifier ftp://there", "verifier.base_url … 'ftp://there' … an address"),
         (
             "--verifier nowhere --samples 2 --best-of 1,4",
-            "best_of names 4; expected 1 to 2, the games per task",
+            "best_of … 4 … 1 to 2 … games per task",
         ),
-        ("--verifier nowhere --best-of 0", "best_of names 0; expected 1 to 1, the games per task"),
+        ("--verifier nowhere --best-of 0", "best_of … 0 … 1 to 1 … games per task"),
         (
             "--verifier nowhere --best-of 2,2",
-            "--best-of is '2,2'; expected different whole numbers separated by commas",
+            "--best-of … '2,2' … different whole numbers separated by commas",
         ),
         ("--best-of 2", "Missing option '--verifier'"),
         (
             "--verifier nowhere --plot no/x.png",
-            "--plot is no/x.png; expected a file that ends in .png, in an existing folder",
+            "--plot … no/x.png … .png … existing folder",
         ),
-        ("--verifier nowhere --plot x.jpg", "--plot is x.jpg; expected a file that ends in .png"),
+        ("--verifier nowhere --plot x.jpg", "--plot … x.jpg … .png"),
         (
             f"environment.name={ROOT}/tests/games.py:Coded --verifier nowhere",
             "has no question and no grade",
@@ -254,7 +255,7 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
 def test_what_cannot_work_is_one_line_before_any_play(command, options, complaint):
     code, out, err = command(f"verifier choose run.yaml {options}")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert complaint in err
+    assert says(err, complaint)
 
 
 def test_what_is_no_verifier_is_refused(evaluated):

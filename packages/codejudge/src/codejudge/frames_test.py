@@ -21,6 +21,7 @@ from codejudge.attacks_test import (
 )
 from codejudge.errors import SandboxFault
 from tests.fixtures.hostile_output import BROKEN, FORMS, LINES, NO_FORMS, PRELUDE
+from tests.fixtures.wide import widely
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux has the locks that hold attackers"
@@ -91,7 +92,7 @@ def outcome(sandbox: Sandbox, program: str, mode: str) -> str:  # noqa: F811
     return "passed" if any(case.status == "passed" for case in verdict.cases) else ""
 
 
-@pytest.mark.parametrize("mode", ["calls", "together", "apart"])
+@pytest.mark.parametrize("mode", widely(["calls", "together", "apart"], keep=["calls", "apart"]))
 def test_no_frame_passes_faults_costs_a_server_or_spoils_the_next_verdict(
     mode: str,
     sandbox: Sandbox,  # noqa: F811

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from codejudge import temporary
 from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import use_threads
 from motet.batch import Batch, BatchMetrics, Objective, ValueBatch, ValueObjective
@@ -37,6 +36,7 @@ from motet.models.devices import resolve_device
 from motet.models.forward import score_requests
 from motet.models.learner import LocalLearner
 from motet.models.shards import gathered, is_shard, placed, whole
+from motet.safety import temporary
 from motet.trainer.stopping import StopRequest
 from motet_cluster.shards import HomeRanks, meeting_store, write_shards
 

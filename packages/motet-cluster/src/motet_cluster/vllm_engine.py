@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from codejudge import temporary
 from motet.config.sections import VLLM_RANKS
 from motet.errors import ConfigError, MotetError, shortened
+from motet.safety import temporary
 
 CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """The sizes of an attention head that vLLM computes on a CPU (`CPUAttentionBackend`)."""

@@ -6,6 +6,7 @@ from motet.config.load import make_config
 from motet.config.yaml import Document
 from motet.errors import ConfigError
 from motet_published.translate import TRAINERS, translate
+from tests.fixtures.messages import facts
 
 BASE = {
     "agent_model": {"name": "some/model", "torch_dtype": "bfloat16"},
@@ -64,7 +65,7 @@ def test_one_critic_each_of_the_agents_own_different_models():
     assert set(config.models) == {"helper", "main"}
     with pytest.raises(
         ConfigError,
-        match="file: critics: expected one model on one device for all critics, or for each",
+        match=facts("file … critics … one model on one device for all critics"),
     ):
         resolved(agents=pair, critics=["b/b", "a/a"])
 
@@ -102,7 +103,7 @@ def test_a_value_head_on_the_policy_has_no_model_rate_or_device_of_its_own():
     assert notes(shared) == ("iac.critic_learning_rate needs use_separate_critic: true",)
     with pytest.raises(
         ConfigError,
-        match=r"critic_model\.name: with iac\.use_separate_critic: false, a critic is a head",
+        match=facts("critic_model.name … iac.use_separate_critic: false … a head"),
     ):
         resolved(shared, critic_model={"name": "some/model"})
     with pytest.raises(

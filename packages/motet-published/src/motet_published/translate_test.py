@@ -9,6 +9,7 @@ from motet.config.yaml import Document
 from motet.errors import ConfigError
 from motet.settings import TinyModel
 from motet_published.translate import TRAINERS, translate
+from tests.fixtures.messages import facts
 
 MODEL = {"model": {"name": "some/model"}}
 HUMANEVAL = {
@@ -77,8 +78,7 @@ def test_grpo_is_main_alone():
 def test_the_section_of_another_trainer_is_refused_with_the_right_one():
     with pytest.raises(
         ConfigError,
-        match=r"magrpo: this trainer reads the section grpo: set the key there, or use "
-        r"train_magrpo\.py",
+        match=facts("magrpo … section grpo … set the key there … train_magrpo.py"),
     ):
         resolved(magrpo(), trainer="grpo")
 
@@ -92,17 +92,15 @@ def test_a_list_of_agents_gives_their_number_and_a_model_each():
     }
     assert config.environment.options["helpers"] == 2
     assert "model.name is overridden by agents" in notes(magrpo(), {"agents": ["a/a", "b/b"]})
-    with pytest.raises(
-        ConfigError, match=r"agents: got 2 models for 3 agent\(s\), expected one each"
-    ):
+    with pytest.raises(ConfigError, match=facts("agents … 2 models … 3 agent … one each")):
         resolved(magrpo(num_agents=3), {"agents": ["a/a", "b/b"]})
 
 
 def test_devices_are_one_for_all_or_one_each():
-    with pytest.raises(ConfigError, match="got 2 devices, expected one, or parallel_training: mp"):
+    with pytest.raises(ConfigError, match=facts("2 devices … one … parallel_training: mp")):
         resolved(magrpo(agent_devices=["cuda:0", "cuda:1"]))
     with pytest.raises(
-        ConfigError, match="got 1 devices, expected one per agent under parallel_training: mp"
+        ConfigError, match=facts("1 devices … one per agent … parallel_training: mp")
     ):
         resolved(magrpo(agent_devices="cuda:0", parallel_training="mp"))
     assert (
@@ -279,11 +277,10 @@ def test_the_type_of_a_published_dataset_is_known_by_its_name(name, environment)
 def test_another_dataset_must_say_its_type():
     with pytest.raises(
         ConfigError,
-        match=r"got 'my/rows', which does not imply the type of the dataset: set "
-        r"dataset\.type to one of humaneval, ",
+        match=facts("'my/rows' … type of the dataset … dataset.type … humaneval"),
     ):
         resolved(magrpo(), {"dataset": {"name": "my/rows"}})
-    with pytest.raises(ConfigError, match=r"dataset\.type: got 'chess', expected one of humaneval"):
+    with pytest.raises(ConfigError, match=facts("dataset.type … 'chess' … humaneval")):
         resolved(magrpo(), {"dataset": {"type": "chess"}})
 
 
@@ -293,12 +290,10 @@ def test_writing_has_two_parts_and_one_or_two_agents():
     assert list(resolved(magrpo(num_agents=1), rows).team) == ["writer"]
     with pytest.raises(
         ConfigError,
-        match=r"magrpo\.num_agents: got 3, expected 1 or 2, because the text has two parts",
+        match=facts("magrpo.num_agents … 3 … 1 or 2 … two parts"),
     ):
         resolved(magrpo(num_agents=3), rows)
-    with pytest.raises(
-        ConfigError, match=r"agents: got 3, expected 1 or 2, because the text has two parts"
-    ):
+    with pytest.raises(ConfigError, match=facts("agents … 3 … 1 or 2 … two parts")):
         resolved(magrpo(), rows, {"agents": ["a/a", "b/b", "c/c"]})
 
 
@@ -367,7 +362,7 @@ def test_turn_weights_are_one_per_turn():
     assert resolved(two).algorithm.turn_weights == (1.5, 0.5)
     with pytest.raises(
         ConfigError,
-        match=r"turn_gradient_weights: got 2 weights for 3 turn\(s\), expected one each",
+        match=facts("turn_gradient_weights … 2 weights … 3 turn … one each"),
     ):
         resolved(two, {"magrpo": {"num_turns": 3}})
 

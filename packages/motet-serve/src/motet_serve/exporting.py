@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from codejudge import temporary
 from motet import __version__
 from motet.api.setup import Show, read_config, run_of
 from motet.assembly.objects import references
@@ -17,6 +16,7 @@ from motet.config.load import make_config
 from motet.config.paths import RUN_CONFIG, is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError
+from motet.safety import temporary
 from motet.trainer.model_folders import whole_folder
 from motet.trainer.run_folder import RunFolder, writing
 from motet.user_code.blocking import blocking

@@ -12,6 +12,7 @@ from motet.errors import ConfigError
 from motet.rollout.faults import attempt as recorded
 from motet_tasks.feedback import Feedback, FeedbackOptions
 from motet_tasks.feedback_modes import MODES, WITHOUT_TESTS, Attempt
+from tests.fixtures.messages import facts, says
 
 SHOWN = Suite.asserts(
     (
@@ -349,21 +350,21 @@ def test_an_authors_function_may_be_async_or_not_and_speak_to_one_or_all(own):
         (
             "number",
             "EnvironmentFault",
-            "own.py:number returned int 7; expected a string, or a string per agent",
+            "own.py:number … int 7 … a string, or a string per agent",
         ),
-        ("numbers", "EnvironmentFault", "own.py:numbers returned dict {'aux': 7}; expected"),
-        ("nothing", "EnvironmentFault", "own.py:nothing returned NoneType None; expected"),
+        ("numbers", "EnvironmentFault", "own.py:numbers … dict {'aux': 7}"),
+        ("nothing", "EnvironmentFault", "own.py:nothing … NoneType None"),
         (
             "stranger",
             "EnvironmentFault",
-            "own.py:stranger names agent 'tester'; the agents are aux, main",
+            "own.py:stranger … 'tester' … aux, main",
         ),
     ],
 )
 def test_whatever_an_authors_function_breaks_is_a_fault_with_its_name(own, name, cause, message):
     fault = asyncio.run(recorded(Feedback(FeedbackOptions(mode=own(name))).give(ATTEMPT)))
     assert (fault.where, fault.cause) == ("environment", cause)
-    assert message in fault.message
+    assert says(fault.message, message)
 
 
 # ------------------------------------------------------------ options
@@ -374,8 +375,7 @@ def test_whatever_an_authors_function_breaks_is_a_fault_with_its_name(own, name,
     [
         (
             "level_feedbak",
-            r"feedback.mode is 'level_feedbak' \(did you mean 'level_feedback'\?\); expected one "
-            r"of plain",
+            facts("feedback.mode … 'level_feedbak' … 'level_feedback' … plain"),
         ),
         (
             "expert_edits",

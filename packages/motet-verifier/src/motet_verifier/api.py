@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from codejudge import temporary
 from motet.api.setup import Show, shortened_contexts
 from motet.assembly.bases import CORPUS, make_embedded
 from motet.config.load import load_settings
 from motet.config.sections import EmbeddedModel, ModelConfig
 from motet.errors import ConfigError
+from motet.safety import temporary
 from motet.trainer.model_folders import whole_folder
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking

@@ -18,6 +18,7 @@ from motet_verifier.answer_log import Counts
 from motet_verifier.answers import read_answers
 from motet_verifier.sample import Sampling, argue, sample
 from tests.fixtures.fake_rollouts import Talk
+from tests.fixtures.messages import facts
 
 GAME = TinyDebate(TinyDebate.Options())
 TASKS = GAME.tasks("train")[:6]
@@ -130,7 +131,7 @@ def test_a_file_of_something_else_is_not_written_over(tmp_path: Path) -> None:
 
 def test_an_environment_without_questions_and_marks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"Talk has no question and no grade; expected question\(task\)"
+        ConfigError, match=facts("Talk … no question and no grade … question(task)")
     ):
         asyncio.run(
             sample(
@@ -175,7 +176,7 @@ def test_every_label_is_argued_for_and_counts_as_what_it_comes_to(tmp_path: Path
     assert (counts.unparsed, counts.causes) == (3, {"timeout": 3})
     assert len(added) == counts.right + counts.wrong == 6 - counts.repeated
     assert all((one.text, one.source) == ("11", "argued") and one.ease is not None for one in added)
-    with pytest.raises(ConfigError, match="has no fixed set of labels; expected one with --argue"):
+    with pytest.raises(ConfigError, match=facts("no fixed set of labels … --argue")):
         asyncio.run(argue(GAME, TASKS, Argues(), file, 0))
     assert json.loads(file.read_text().splitlines()[-1])["source"] == "argued"
 

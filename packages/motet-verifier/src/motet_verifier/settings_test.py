@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from motet_verifier.settings import VerifierTraining
+from tests.fixtures.messages import says
 
 MODEL = {"path": "some/model"}
 
@@ -13,19 +14,18 @@ MODEL = {"path": "some/model"}
     [
         (
             {"train": "full", "lora": {"rank": 4}},
-            "got lora settings with train: full, expected train: lora: drop one",
+            "lora … train: full … train: lora … drop one",
         ),
         (
             {"optimizer": {"schedule": "constant", "final_fraction": 0.5}},
-            "got optimizer.final_fraction 0.5 with schedule: constant, which never lowers the "
-            "rate: leave it at 0.1, or use schedule: linear",
+            "optimizer.final_fraction … 0.5 … schedule: constant … 0.1 … schedule: linear",
         ),
     ],
 )
 def test_settings_without_effect_are_refused(settings, message):
     with pytest.raises(ValidationError) as refused:
         VerifierTraining.model_validate({"model": MODEL, **settings})
-    assert message in str(refused.value)
+    assert says(refused.value, message)
 
 
 def test_a_saved_training_with_all_defaults_is_read_back():

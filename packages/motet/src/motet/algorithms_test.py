@@ -1,10 +1,13 @@
 """Tests the warnings about plans that change an algorithm's gradient."""
 
+import sys
+
 import pytest
 
 from motet.algorithms import cautions, check_plan, resolve
 from motet.errors import ConfigError
 from motet.settings import Plan
+from tests import fork_server
 
 
 @pytest.mark.parametrize(
@@ -71,9 +74,6 @@ def test_pairs_have_no_importance_weights():
 
 
 def test_the_names_that_are_known_without_torch_are_those_of_the_tables():
-    import subprocess
-    import sys
-
     code = (
         "from motet.algorithms import BASELINE_NAMES\n"
         "from motet.credit.baselines import BASELINES\n"
@@ -83,4 +83,4 @@ def test_the_names_that_are_known_without_torch_are_those_of_the_tables():
         "assert tuple(LOSSES) == tuple(POLICY_LOSSES), POLICY_LOSSES\n"
         "assert [n for n, loss in POLICY_LOSSES.items() if loss.ratio is None] == [*LOSSES][:1]\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    fork_server.run([sys.executable, "-c", code], check=True)

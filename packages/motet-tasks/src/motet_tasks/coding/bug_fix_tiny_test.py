@@ -29,6 +29,11 @@ def environment():
         yield resolve("bug_fix_tiny")(TinyBugFix.Options(), sandbox=sandbox)
 
 
+@pytest.fixture(scope="module")
+def training_tasks(environment):
+    return environment.tasks("train")
+
+
 def repair(environment, text, fault=FAULT, review="part 2: 1"):
     return asyncio.run(environment.step(replace(fault, review=review), {"fixer": Reply(text)}, 0))
 
@@ -57,12 +62,14 @@ def test_the_reviewer_knows_what_is_meant_and_the_fixer_does_not(environment):
         (TinyBug(replace(PROBLEM, reduce="sum"), "bound", "5"), "5:2 5:1 4:2 4:1 6:2 6:1"),
     ],
 )
-def test_a_review_counts_parts_and_choices_in_one_of_six_ways(environment, fault, reviews):
+def test_a_review_counts_parts_and_choices_in_one_of_six_ways(
+    environment, training_tasks, fault, reviews
+):
     texts = [
         f"part {part}: {choice}" for part, choice in (pair.split(":") for pair in reviews.split())
     ]
     assert [fault.say(name) for name in CONVENTIONS] == texts
-    task = next(one for one in environment.tasks("train") if environment._begin(one) == fault)
+    task = next(one for one in training_tasks if environment._begin(one) == fault)
     assert [environment.convention(task, "reviewer", text) for text in texts] == list(CONVENTIONS)
 
 
@@ -141,8 +148,8 @@ def test_every_part_is_at_fault_and_a_fifth_of_the_900_problems_is_held_out(envi
         environment.tasks("test")
 
 
-def test_demonstrations_mix_agents_and_conventions_evenly(environment):
-    task = next(one for one in environment.tasks("train") if one.fields["part"] == "number")
+def test_demonstrations_mix_agents_and_conventions_evenly(environment, training_tasks):
+    task = next(one for one in training_tasks if one.fields["part"] == "number")
     shown = [environment.demonstrate(task, seed) for seed in range(1200)]
     reviews = [
         environment.convention(task, "reviewer", one.text)

@@ -10,6 +10,7 @@ from motet.environments.registry import create
 from motet.errors import ConfigError, RewardFault
 from motet_tasks.debate.game import Debate
 from motet_tasks.debate.prompts import first_prompt
+from tests.fixtures.messages import facts
 
 CAKES = {
     "question": "Six cakes of 200 dollars each?",
@@ -201,15 +202,14 @@ def test_a_verifier_that_is_away_is_a_fault_and_no_zero():
 def test_a_verifier_that_is_missing_or_not_asked_is_refused():
     with pytest.raises(
         ConfigError,
-        match=r"score is verifier and show_scores is none, but the config has no verifier: add "
-        r"verifier\.folder=FOLDER",
+        match=facts("score … verifier … show_scores … none … no verifier … verifier.folder=FOLDER"),
     ):
         debate(score="verifier")
     with pytest.raises(ConfigError, match="the config has no verifier"):
         debate(show_scores="verifier")
     with pytest.raises(
         ConfigError,
-        match="so the verifier is never used: set one of them to verifier, or set verifier: null",
+        match=facts("verifier … never used … set one of them to verifier … verifier: null"),
     ):
         debate(verifier=Scorer())
 

@@ -7,6 +7,7 @@ from codejudge import Sandbox
 from motet.core import Task
 from motet.errors import ConfigError
 from motet_tasks.debate.questions import Question, read_row, run_row
+from tests.fixtures.messages import facts
 
 CAKES = {
     "question": "Six cakes of 200 dollars each?",
@@ -106,7 +107,7 @@ def test_a_row_of_maths_keeps_its_answer_as_it_is():
         (
             "anli",
             {**CATS, "label": 3},
-            "has the label 3; expected 0 or entailment, 1 or neutral, 2 or contradiction, or -1",
+            facts("label 3 … 0 or entailment, 1 or neutral, 2 or contradiction, or -1"),
         ),
         ("anli", {**CATS, "label": True}, "has the label True"),
         ("anli", {**CATS, "label": "e"}, "has the label 'e'"),

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
-from codejudge import temporary
 from motet.api.memory_estimate import (
     ProcessCost,
     memory_of,
@@ -30,6 +29,7 @@ from motet.config.sections import ConstantVerifier
 from motet.core import Fault
 from motet.errors import ConfigError, Interrupted
 from motet.models.loading import load_tokenizer
+from motet.safety import temporary
 from motet.trainer.notices import too_few_turns
 from motet.trainer.trackers import check_trackers
 from motet.user_code.blocking import blocking

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, Unpack
 
-from codejudge import temporary
 from motet.api.code_record import changed_code
 from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
@@ -18,6 +17,7 @@ from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RecordedConfig, RunConfig, RunKeys
 from motet.errors import ConfigError
 from motet.models.loading import shortened_context
+from motet.safety import temporary
 from motet.trainer.progress import Progress
 from motet.trainer.run_folder import RunFolder
 from motet.user_code.plugins import look_at

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from codejudge import temporary
 from motet.api.code_record import record_code
 from motet.api.objects import Objects
 from motet.api.resuming import Resumed, resumed
@@ -23,6 +22,7 @@ from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, Interrupted, MotetError, ProcessLost
+from motet.safety import temporary
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint
 from motet.trainer.metrics import MetricsWriter, read_metrics

@@ -9,6 +9,7 @@ from motet.config.load import make_config
 from motet.core import Task
 from motet.errors import ConfigError
 from tests.fixtures.fake_rollouts import Talk
+from tests.fixtures.messages import facts
 
 
 class Rows(Talk):
@@ -150,10 +151,10 @@ def test_tasks_of_one_row_or_of_the_environment_with_one_id_are_refused(tmp_path
         def tasks(self, split):
             return [Task("same", {}), Task("same", {"other": 1})]
 
-    with pytest.raises(ConfigError, match=r"data\.eval: several tasks have the id 'once'"):
+    with pytest.raises(ConfigError, match=facts("data.eval … several tasks … 'once'")):
         tasks_of(called(tmp_path, "once"), Same(), train=False)
     with pytest.raises(
-        ConfigError, match=r"quickstart, tasks\('eval'\): several tasks have the id 'same'"
+        ConfigError, match=facts("quickstart … tasks('eval') … several tasks … 'same'")
     ):
         tasks_of(config(), Own(), train=False)
 

@@ -5,6 +5,7 @@ from motet.config import schema
 from motet.config.schema import RunConfig, check_trainable
 from motet.errors import ConfigError
 from motet.settings import Settings
+from tests.fixtures.messages import facts
 
 
 def config(**changes) -> RunConfig:
@@ -55,7 +56,7 @@ def test_frozen_everything_can_be_evaluated_but_not_trained():
     assert still.frozen == {"aux", "main"}
     with pytest.raises(
         ConfigError,
-        match=r"every policy is frozen \(aux, main\); expected at least one with train: full",
+        match=facts("every policy … frozen … aux, main … at least one … train: full"),
     ):
         check_trainable(still)
 
@@ -100,7 +101,7 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
     [
         (
             {"critic": {}},
-            "algorithm magrpo has none: set algorithm.credit.kind: critic, or drop critic",
+            facts("magrpo … algorithm.credit.kind: critic … drop critic"),
         ),
         (
             {"algorithm": {"name": "maac"}, "critic": {"train": "policy"}},

@@ -6,6 +6,7 @@ from motet.environments.registry import check_is_environment, create, resolve
 from motet.environments.relay import Relay
 from motet.errors import ConfigError
 from motet.user_code.installed import installed
+from tests.fixtures.messages import facts
 
 OWN = """
 import motet
@@ -51,22 +52,19 @@ def test_every_registered_name_is_an_environment():
     [
         (
             "quikstart",
-            r"environment.name is 'quikstart' \(did you mean 'quickstart'\?\); expected one of "
-            r".*quickstart, relay",
+            facts("environment.name … 'quikstart' … 'quickstart' … quickstart, relay"),
         ),
         ("./gone.py:Mine", "environment.name: .*gone.py does not exist"),
         (
             "./own.py:Mime",
-            r"defines no 'Mime' \(did you mean 'Mine'\?\); it defines motet, Mine, Half, Plain, "
-            r"play",
+            facts("'Mime' … 'Mine' … motet, Mine, Half, Plain, play"),
         ),
         ("motet.nowhere:Mine", "environment.name: .*expected an importable package.module:NAME"),
-        ("./own.py:play", "an object of type function; expected a class, an instance"),
-        ("./own.py:Half", "a class without observe, step; expected all of start"),
+        ("./own.py:play", facts("type function … a class … an instance")),
+        ("./own.py:Half", facts("without observe, step … start")),
         (
             "./own.py:Plain",
-            "got class Plain, expected a subclass of motet.Environment: write "
-            r"class Plain\(motet.Environment\)",
+            facts("class Plain … motet.Environment … class Plain(motet.Environment)"),
         ),
     ],
 )
@@ -106,7 +104,9 @@ def test_a_program_passes_an_instance_of_the_base_class():
     check_is_environment(Relay(Relay.Options()), "environment")
     with pytest.raises(
         ConfigError,
-        match=r"^environment: got an instance of class dict, expected a subclass of "
-        r"motet.Environment: write class dict\(motet.Environment\)$",
+        match=facts(
+            "environment … an instance of class dict … motet.Environment … "
+            "class dict(motet.Environment)"
+        ),
     ):
         check_is_environment({}, "environment")

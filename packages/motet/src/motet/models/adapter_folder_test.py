@@ -16,6 +16,7 @@ from motet.errors import ConfigError
 from motet.models import bounded_text
 from motet.models.backbone import Backbone
 from motet.settings import Lora
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_model_folder
 
 HANG = "(.*.*.*.*)*(a+)+b$"
@@ -217,14 +218,10 @@ def test_weights_of_another_shape_or_with_a_link_out_are_refused(
     with pytest.raises(ConfigError, match=r"\A[^\n]+\Z"):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     say(adapter, r=60_000)
-    with pytest.raises(
-        ConfigError, match="has rank 60000 in its config, but its weights have at most rank 2"
-    ):
+    with pytest.raises(ConfigError, match=facts("rank 60000 … config … weights … rank 2")):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     save_file({"x": torch.zeros(1)}, tensors)
-    with pytest.raises(
-        ConfigError, match="has rank 60000 in its config, but its weights have at most rank 0"
-    ):
+    with pytest.raises(ConfigError, match=facts("rank 60000 … config … weights … rank 0")):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     tensors.rename(adapter.parent / "elsewhere")
     tensors.symlink_to(adapter.parent / "elsewhere")

@@ -112,7 +112,7 @@ PAIRS = list(itertools.product(FAMILIES, ["float32", "bfloat16"]))
 @pytest.mark.parametrize(
     "made", widely(PAIRS, keep=[("qwen3", "float32"), ("gemma2", "bfloat16")]), ids="-".join
 )
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", widely([False, True], keep=[False]))
 @pytest.mark.parametrize("work", [played, scored, learnt])
 def test_nothing_asks_for_more_than_the_logits_of_what_is_read(folder_at_size, made, full, work):
     family, dtype = made

@@ -22,6 +22,7 @@ from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import forward
 from motet.models.rows import padded
 from motet.settings import Decode, Lora
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import Architecture
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
@@ -156,21 +157,20 @@ def test_flash_attention_is_taken_where_all_is_there(dtype: torch.dtype) -> None
         (
             CPU,
             torch.bfloat16,
-            "but device is cpu; expected cuda: use attention: auto, or another device",
+            "device … cpu … cuda … attention: auto … another device",
         ),
-        (torch.device("mps"), torch.bfloat16, "but device is mps; expected cuda"),
+        (torch.device("mps"), torch.bfloat16, "device … mps … cuda"),
         (
             GPU,
             torch.float32,
-            "but dtype is float32; expected bfloat16 or float16: use one of them, or attention: "
-            "auto",
+            "dtype … float32 … bfloat16 or float16 … attention: auto",
         ),
     ],
 )
 def test_flash_attention_is_refused_where_it_does_not_compute(
     device: torch.device, dtype: torch.dtype, said: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"^attention is flash_attention_2, {said}"):
+    with pytest.raises(ConfigError, match=facts(f"attention … flash_attention_2 … {said}")):
         check_attention(FLASH, device, dtype)
     for other in ("auto", "sdpa", "eager"):
         check_attention(other, device, dtype)
@@ -180,7 +180,7 @@ def test_flash_attention_is_refused_without_its_package(monkeypatch: pytest.Monk
     monkeypatch.setattr(compute, "is_flash_attn_2_available", lambda: False)
     with pytest.raises(
         ConfigError,
-        match=r"no version of flash_attn .* is installed: pip install flash-attn, or use att",
+        match=facts("no version of flash_attn … installed … pip install flash-attn … attention"),
     ):
         check_attention(FLASH, GPU, torch.bfloat16)
 

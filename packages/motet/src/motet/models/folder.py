@@ -15,8 +15,8 @@ from math import isnan
 from pathlib import Path
 from typing import Any, Literal
 
-from codejudge import temporary
 from motet.errors import ConfigError, shortened
+from motet.safety import temporary
 from motet.safety.reading import CONFIG, WEIGHTS, check_regular, read_json
 from motet.user_code.plugins import look_at
 

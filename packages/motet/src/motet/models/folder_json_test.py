@@ -11,7 +11,8 @@ from motet.errors import ConfigError
 from motet.models.backbone import Backbone
 from motet.models.folder import allowed_contents
 from motet.models.loading import load_config
-from tests.fixtures.model_folders import same_weights, set_keys
+from tests.fixtures.model_folders import make_model_folder, same_weights, set_keys
+from tests.fixtures.wide import widely
 
 NAMES: Mapping[str, Mapping[str, Any]] = {
     "config.json": {
@@ -37,13 +38,21 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("file", "key"), [(file, key) for file, keys in NAMES.items() for key in keys]
-)
+PLACES = [(file, key) for file, keys in NAMES.items() for key in keys]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
+    """The model of the fixture `model`, before anybody has changed its folder."""
+    folder = tmp_path_factory.mktemp("whole") / "m"
+    return Backbone.load(make_model_folder(folder, chat_template=True), device="cpu")
+
+
+@pytest.mark.parametrize("place", widely(PLACES, keep=[*PLACES[:2], *PLACES[2::3]]), ids="-".join)
 def test_a_key_that_names_code_a_kernel_or_a_place_is_not_believed(
-    model: Path, file: str, key: str
+    model: Path, whole: Backbone, place: tuple[str, str]
 ) -> None:
-    whole = Backbone.load(model, device="cpu")
+    file, key = place
     set_keys(model / file, **{key: NAMES[file][key]})
     with allowed_contents(model, "tokenizer") as view:
         assert key not in json.loads((view / file).read_text())

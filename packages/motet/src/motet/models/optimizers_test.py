@@ -15,6 +15,7 @@ from motet.models.backbone import Backbone, Policy
 from motet.models.learner import LocalLearner
 from motet.models.optimizers import check_optimizer, load_into, make_optimizer, state_of
 from motet.settings import Optimizer, Warmup
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_model_folder
 
 CPU = torch.device("cpu")
@@ -148,7 +149,7 @@ def test_the_state_of_another_kind_is_refused() -> None:
     }
     with pytest.raises(
         ConfigError,
-        match=r"p has exp_avg, exp_avg_sq, step, expected state1 of optimizer\.kind adamw_8bit",
+        match=facts("p has exp_avg, exp_avg_sq, step … state1 … optimizer.kind … adamw_8bit"),
     ):
         load_into(optimizer, weights, state, "adamw_8bit", "p")
 

@@ -16,6 +16,7 @@ from motet.rollout.waves import Waves
 from motet.settings import Plan
 from motet.user_code import retries
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Replies, Talk, team_of
+from tests.fixtures.messages import facts, says
 
 TASK = Task("t", {})
 Said = tuple[Replies, ...]
@@ -390,27 +391,29 @@ def test_a_greedy_path_that_breaks_is_the_fault_of_the_episode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agents", "pay", "says"),
+    ("agents", "pay", "said"),
     [
-        (("ann",), 0.0, "got rewards for ann; expected one for every agent: ann, bob"),
+        (("ann",), 0.0, "rewards for ann … every agent … ann, bob"),
         (
             ("ann", "bob", "eve"),
             0.0,
-            "got rewards for ann, bob, eve; expected one for every agent: ann, bob",
+            "rewards for ann, bob, eve … every agent … ann, bob",
         ),
         (
             ("ann", "bob"),
             float("nan"),
-            "got nan for the reward of ann; expected a finite number: raise RewardFault if there "
-            "is no score",
+            "nan … reward of ann … a finite number … raise RewardFault",
         ),
     ],
 )
 def test_rewards_are_one_finite_number_per_agent(
-    agents: Sequence[str], pay: float, says: str
+    agents: Sequence[str], pay: float, said: str
 ) -> None:
-    episode = _play(Talk(agents=agents, pay=lambda said: pay), Plan(samples=(1,)))
-    assert episode.fault == Fault("environment", "EnvironmentFault", says)
+    episode = _play(Talk(agents=agents, pay=lambda _: pay), Plan(samples=(1,)))
+    fault = episode.fault
+    assert fault is not None
+    assert (fault.where, fault.cause) == ("environment", "EnvironmentFault")
+    assert says(fault.message, said)
 
 
 @pytest.mark.parametrize("acting", [(), ("ann", "eve")])
@@ -433,9 +436,7 @@ def test_a_config_error_stops_the_run_and_closes_the_environment(where: str) -> 
 
 def test_too_many_rounds_are_refused_with_the_numbers() -> None:
     check_plan(Plan(samples=(4, 4, 4), max_nodes=21), Talk(), PAIR)
-    with pytest.raises(
-        ConfigError, match=r"1 \+ 4 \+ 16 = 21 Rounds per task, more than rollout\.max_nodes 20"
-    ):
+    with pytest.raises(ConfigError, match=facts("1 + 4 + 16 = 21 … rollout.max_nodes 20")):
         check_plan(Plan(samples=(4, 4, 4), max_nodes=20), Talk(), PAIR)
     with pytest.raises(ConfigError, match=r"crossed pairing .* 1 \+ 16 = 17 Rounds"):
         check_plan(Plan(samples=(4, 1), pairing="crossed", max_nodes=16), Talk(), PAIR)
@@ -448,7 +449,7 @@ def test_a_plan_with_more_turns_than_the_environment_has_is_refused() -> None:
     check_plan(Plan(samples=(4, 4)), Short(), PAIR)
     check_plan(Plan(samples=(4,)), Short(), PAIR)
     with pytest.raises(
-        ConfigError, match=r"has 3 turns, but Short has at most 2: use rollout\.samples \[4, 3\]"
+        ConfigError, match=facts("3 turns … Short … at most 2 … rollout.samples [4, 3]")
     ):
         check_plan(Plan(samples=(4, 3, 2)), Short(), PAIR)
 
@@ -548,7 +549,7 @@ def test_a_start_that_fails_or_shows_another_prompt_is_the_fault_of_its_path_alo
 def test_a_team_for_other_agents_is_refused() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"team\.agents names ann; expected the agents of the environment: ann, bob",
+        match=facts("team.agents … ann … ann, bob"),
     ):
         check_plan(Plan(), Talk(), team_of(("ann",)))
 

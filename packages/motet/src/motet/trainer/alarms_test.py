@@ -13,6 +13,7 @@ from motet.errors import MotetError
 from motet.models.rows import padded
 from motet.settings import AlarmBounds
 from motet.trainer.alarms import WATCHED, Watch, refuse_mismatch
+from tests.fixtures.messages import says
 
 
 def alarms(values, bounds, metric="learn/entropy"):
@@ -61,9 +62,8 @@ def test_a_solved_game_is_no_collapse_unless_that_is_watched_too():
 
 def test_an_alarm_says_figure_bound_and_meaning():
     (alarm,) = Watch(AlarmBounds(patience=1)).see(7, {"play/truncated": 0.987})
-    assert str(alarm) == (
-        "alarm at step 7: play/truncated is 0.987, beyond alarms.max_truncated: most answers are "
-        "cut off at decode.max_new_tokens"
+    assert says(
+        alarm, "step 7 … play/truncated … 0.987 … alarms.max_truncated … decode.max_new_tokens"
     )
 
 

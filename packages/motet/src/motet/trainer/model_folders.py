@@ -5,10 +5,10 @@ import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from codejudge import temporary
 from motet.errors import CannotResume, ConfigError
 from motet.models import adapter_folder
 from motet.models import folder as model_folder
+from motet.safety import temporary
 from motet.safety.reading import read_json
 from motet.trainer.checkpoint import file_hash
 from motet.trainer.run_folder import writing

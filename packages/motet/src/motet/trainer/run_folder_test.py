@@ -4,6 +4,7 @@ import pytest
 
 from motet.errors import ConfigError
 from motet.trainer.run_folder import claimed, write_whole
+from tests.fixtures.messages import facts
 
 
 def claim(path, **flags):
@@ -16,8 +17,7 @@ def test_an_existing_run_is_not_touched_without_a_flag(tmp_path):
     folder.metrics.write_text("{}\n")
     with pytest.raises(
         ConfigError,
-        match="a exists; expected a new name: --resume continues that run, --overwrite deletes it "
-        "and starts again",
+        match=facts("a exists … a new name … --resume … --overwrite … deletes it"),
     ):
         claim(folder.path)
     assert folder.metrics.read_text() == "{}\n"
