@@ -444,11 +444,19 @@ def _laid_over(
     if len(at) == 2 and at[0] == "data":
         data = _elsewhere(under, over)
         replaced = [(*at, key) for key in under if key not in data]
+    if len(at) == 2 and at[0] == "models":  # a model is at a path or embedded
+        for one, other in (("path", "embedded"), ("embedded", "path")):
+            if (
+                over.get(one) is not None
+                and other not in over
+                and data.pop(other, None) is not None
+            ):
+                replaced.append((*at, other))
     for key, value in over.items():
-        other = (not at and key in WITH_OPTIONS and is_other(data.get(key), value, "name")) or (
+        another = (not at and key in WITH_OPTIONS and is_other(data.get(key), value, "name")) or (
             at == ("algorithm",) and key in SECTIONS and is_other(data.get(key), value, "kind")
         )
-        if isinstance(value, Mapping) and isinstance(data.get(key), Mapping) and not other:
+        if isinstance(value, Mapping) and isinstance(data.get(key), Mapping) and not another:
             data[key], deeper = _laid_over(data[key], value, (*at, key))
             replaced += deeper
         else:

@@ -337,6 +337,17 @@ def test_a_missing_section_is_named(small):
     assert says(complaint_of(small), "small.yaml … train … missing … no default")
 
 
+def test_a_path_takes_the_place_of_an_embedded_model_and_the_other_way_round(small, tmp_path):
+    elsewhere = load_config(small, ["models.tiny.path=org/model", "models.tiny.dtype=bfloat16"])
+    assert elsewhere.models["tiny"].path == "org/model"
+    (tmp_path / "hub.yaml").write_text("extends: small.yaml\nmodels: {tiny: {path: org/model}}\n")
+    again = load_config(tmp_path / "hub.yaml", ["models.tiny.embedded={layers: 1}"])
+    assert again.models["tiny"].embedded.layers == 1
+    said = complaint_of(small, "models.tiny={path: org/model, embedded: {layers: 3}}")
+    assert "models.tiny" in said
+    assert "exactly one of path or embedded" in said
+
+
 def test_a_file_extends_another_key_by_key_and_lists_are_replaced(small, tmp_path):
     child = tmp_path / "sub" / "child.yaml"
     child.parent.mkdir()
