@@ -275,7 +275,7 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
             "train … steps 60 … epochs 2 … exactly one … null",
         ),
         (
-            "models.tiny.path=x",
+            "models.tiny={path: x, embedded: {}}",
             "models.tiny … path and embedded … exactly one",
         ),
         (
