@@ -152,7 +152,7 @@ def warmup(call: ApiCall) -> None:
     for model, folder in warm.items():
         out.print(f"{model} is in {folder}", soft_wrap=True)
     start = " ".join(
-        f"models.{model}.embedded=null models.{model}.path={folder}"
+        f"models.{model}.path={folder}"
         for model, folder in warm.items()
     )
     out.print(
