@@ -62,6 +62,9 @@ def test_a_team_that_falls_apart_plays_on_from_its_best_step(train):
     assert rates[first] == 1.0
     assert rates[first + 1] == 0.5
     assert rates[10] == 0.25
+    told = str(motet.load_run(run).summary.alarms[0])
+    assert f"step {first}: play/success is 0" in told
+    assert "alarms.rollback" in told
     assert sum("rollback 1 of 2" in line for line in summary(run)["warnings"]) == 1
 
 

@@ -151,10 +151,7 @@ def warmup(call: ApiCall) -> None:
     warm = call()
     for model, folder in warm.items():
         out.print(f"{model} is in {folder}", soft_wrap=True)
-    start = " ".join(
-        f"models.{model}.path={folder}"
-        for model, folder in warm.items()
-    )
+    start = " ".join(f"models.{model}.path={folder}" for model, folder in warm.items())
     out.print(
         f"train from it with: motet train {call.values['config']} warmup=null {start}",
         soft_wrap=True,

@@ -110,7 +110,10 @@ class Alarm:
     bound: str
 
     def __str__(self) -> str:
-        meaning = next(watched.meaning for watched in WATCHED if watched.bound == self.bound)
+        meanings = {watched.bound: watched.meaning for watched in WATCHED}
+        meaning = meanings.get(
+            self.bound, "the team had lost its success and returned to its best weights"
+        )
         return (
             f"alarm at step {self.step}: {self.metric} is {self.value:.3g}, beyond "
             f"alarms.{self.bound}: {meaning}"
