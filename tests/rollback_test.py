@@ -72,3 +72,32 @@ def test_rollback_is_refused_where_the_next_step_is_played_ahead():
     config = run_config(alarms={"rollback": {}}, train={"steps": 2, "max_lag": 1})
     with pytest.raises(motet.ConfigError, match=r"alarms\.rollback.*train\.max_lag"):
         motet.dry_run(config)
+
+
+WILD = """
+import torch
+
+
+class Wild(torch.optim.AdamW):
+    def step(self, closure=None):
+        self.done = getattr(self, "done", 0) + 1
+        for group in self.param_groups:
+            group["lr"] *= 20.0 if 25 <= self.done <= 27 else 1.0
+        return super().step(closure)
+
+
+def make(parameters, settings):
+    return Wild(parameters, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [921, 922, 923, 924, 925])
+def test_the_quickstart_comes_back_after_three_steps_that_are_twenty_times_as_long(
+    seed, train, tmp_path
+):
+    (tmp_path / "wild.py").write_text(WILD)
+    overrides = [f"seed={seed}", f"optimizer.kind={tmp_path}/wild.py:make", "alarms.rollback={}"]
+    found = summary(train("quickstart", overrides))
+    assert any(alarm["bound"] == "rollback" for alarm in found["alarms"])
+    assert found["heldout"]["after"]["success"] > 0.5
