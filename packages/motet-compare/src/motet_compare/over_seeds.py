@@ -18,7 +18,8 @@ SHARES = frozenset(
         "success", "truncated", "duplicates", "accuracy", "majority_accuracy", "improved",
         "declined", "kept_right", "kept_wrong", "corrected", "spoiled", "persuaded", "misled",
         "clip_fraction", "frac_return_zero_std", "groups_failed", "groups_solved",
-        "importance_clipped", "truncated_critic_inputs", "preference_accuracy", "step_scaled", "auc", "ece", "right",
+        "importance_clipped", "truncated_critic_inputs", "preference_accuracy",
+        "step_scaled", "auc", "ece", "right",
     }
 )  # fmt: skip
 """Parts of the names of metrics that are between 0 and 1 (docs/metrics.md: unit share)."""
