@@ -137,6 +137,8 @@ answers = [
 ]
 write_answers(Path("answers.jsonl"), answers)
 from motet_verifier.settings import VerifierTraining
+
+pytestmark = pytest.mark.wide
 settings = VerifierTraining.model_validate(
     {"model": {"embedded": MODEL, "device": "cpu"}, "train": "full", "epochs": 1,
      "held_out": 0.25, "threads": 1}

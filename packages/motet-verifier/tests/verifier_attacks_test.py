@@ -25,7 +25,10 @@ from tests.verifier_serving import CHATS, body, client, serving
 FILES, CONNECTIONS, ATTACKERS = 300, 100, 400
 POST = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 GET = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts files in /proc")
+pytestmark = [
+    pytest.mark.wide,
+    pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts files in /proc"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,10 @@ from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import ForkedProcess
 from tests.small_runs import LORA, ROOT, TINY, rows, weights
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
-)
+pytestmark = [
+    pytest.mark.wide,
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
+]
 
 
 @pytest.fixture(scope="module")

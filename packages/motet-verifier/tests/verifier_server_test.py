@@ -49,6 +49,7 @@ def test_served_and_local_batched_and_single_are_the_same_scores_in_any_order(
         assert scores == pytest.approx(expected, abs=1e-5), name
 
 
+@pytest.mark.wide
 def test_64_clients_at_once_lose_nothing_double_nothing_and_mix_up_nothing(verifier_server, known):
     before = figure(verifier_server.url, "answers_total")
 
@@ -89,6 +90,7 @@ def test_a_server_with_a_key_answers_who_has_it(verifier_folder, known):
         assert one.stop() == (0, "")
 
 
+@pytest.mark.wide
 def test_a_full_queue_says_429_and_whoever_comes_again_is_answered(verifier_folder, known):
     with serving(verifier_folder, "--max-queue", "1") as one:
 
@@ -149,6 +151,7 @@ def figure_of(answer):
     return float(re.search(r"^motet_verifier_queue_answers (\S+)$", answer.text, re.MULTILINE)[1])
 
 
+@pytest.mark.wide
 def test_a_server_that_is_killed_and_started_again_loses_no_call(verifier_folder, known):
     """Every call ends with its scores, or with a fault that states the cause."""
     with serving(verifier_folder) as first:

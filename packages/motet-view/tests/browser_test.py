@@ -29,6 +29,8 @@ from tests.fixtures.recorded_runs import (
 )  # fmt: skip
 from tests.fixtures.wide import widely
 
+pytestmark = pytest.mark.wide
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 Look = Callable[..., "Seen"]
 VIEWS = {

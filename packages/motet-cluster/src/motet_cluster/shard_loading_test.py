@@ -22,6 +22,8 @@ from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely
 from tests.fork_server import run_ranks
 
+pytestmark = pytest.mark.wide
+
 CPU = torch.device("cpu")
 CONVERTED = {
     "afmoe", "deepseek v2", "deepseek v3", "gpt neox", "granite moe", "mixtral", "olmoe", "phimoe",

@@ -32,6 +32,8 @@ from motet_cluster.shards import HomeRanks, meeting_store, write_shards
 from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import run_ranks
 
+pytestmark = pytest.mark.wide
+
 STEPS = 3
 SETTINGS = Optimizer(learning_rate=1e-2, schedule="constant", clip_norm=0.5)
 EIGHT = Optimizer(kind="adamw_8bit")
