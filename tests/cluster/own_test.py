@@ -66,6 +66,29 @@ def test_a_run_moves_into_homes_when_it_is_resumed(train):
     assert contents(moved / "team") == contents(whole / "team")
 
 
+def test_a_run_that_was_slowed_and_rolled_back_resumes_in_homes_to_the_bit(train):
+    """The learning rate after steps that were scaled back, and after a rollback, is in the
+    checkpoint, as is the usual size of the gradient."""
+
+    def config(steps, **more):
+        rate = {"learning_rate": 1.0, "relative_epsilon": 0.5}
+        length = {"steps": steps, "tasks_per_step": 2, "checkpoint_every": 2, **more}
+        return run_config(
+            game={"varied": True},
+            optimizer=rate,
+            train=length,
+            alarms={"rollback": {"after": 1, "times": 2}},
+            cluster=CLUSTER,
+        )
+
+    for more in ({"max_step_kl": 0.05}, {}):
+        whole = train(config(8, **more), overwrite=True)
+        kept = contents(whole / "team")
+        cut = whole.parent / f"cut{len(more)}"
+        train(config(4, **more), runs=cut)
+        assert contents(train(config(8, **more), runs=cut, resume=True) / "team") == kept
+
+
 def test_an_error_of_a_home_keeps_its_class_and_message(train):
     config = run_config(optimizer={"learning_rate": 1e30, "clip_norm": 1e30}, alarms={
         "max_mismatch": None})  # fmt: skip

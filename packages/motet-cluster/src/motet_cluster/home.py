@@ -253,11 +253,12 @@ class Home:
 
     # -------------------------------------------------------------------------------------- weights
 
-    def state(self) -> dict[str, Tensor]:
-        """Return all tensors that are not in shards."""
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return all tensors that are not in shards, and the facts of each optimizer."""
         with self._turn:
-            tensors = self._models.state()[0]
-            return {name: one.cpu() for name, one in tensors.items() if not is_shard(one)}
+            tensors, facts = self._models.state()
+            whole = {name: one.cpu() for name, one in tensors.items() if not is_shard(one)}
+            return whole, facts["optimizers"]
 
     def _state_shards(self) -> dict[str, Tensor]:
         return {name: one for name, one in self._models.state()[0].items() if is_shard(one)}

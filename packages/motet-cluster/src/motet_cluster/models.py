@@ -71,15 +71,19 @@ class ClusterModels:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         found: dict[str, Tensor] = {}
+        optimizers: dict[str, Any] = {}
         for home in dict.fromkeys(self._homes.values()):
-            found |= home.call_now("state")
+            tensors, facts = home.call_now("state")
+            found |= tensors
+            optimizers |= facts
         ordered = {
             key: found[key]
             for name in self.learners
             for key in found
             if key.startswith((f"weights.{name}.", f"optimizer.{name}."))
         }
-        return ordered, self.facts()
+        ours = {name: optimizers[name] for name in self.learners}
+        return ordered, {**self.facts(), "optimizers": ours}
 
     @property
     def write_shards(self) -> Callable[[Path], None] | None:

@@ -32,7 +32,10 @@ class FakeHome:
 
     def call_now(self, verb, *given):
         self.asked.append((verb, *given))
-        return {f"weights.{name}.0": name for name in "pq"} if verb == "state" else None
+        if verb != "state":
+            return None
+        facts = {name: {"step": 7, "pace": 0.5} for name in "pq"}
+        return {f"weights.{name}.0": name for name in "pq"}, facts
 
     def notify(self, verb):
         self.told.append(verb)
@@ -106,10 +109,12 @@ def test_facts_follow_the_steps_without_asking_a_home():
     }
     models.load({"weights.p.0": 1}, {"versions": {"p": 4}, "optimizers": {
         "p": {"step": 2}, "q": {"step": 3}}})  # fmt: skip
+    of_homes = {"step": 7, "pace": 0.5}  # what only they know belongs to a checkpoint
     assert models.state() == (
         {"weights.p.0": "p", "weights.q.0": "q"},
-        {"versions": {"p": 4, "q": 0}, "optimizers": {"p": {"step": 2}, "q": {"step": 3}}},
+        {"versions": {"p": 4, "q": 0}, "optimizers": {"p": of_homes, "q": of_homes}},
     )
+    assert models.facts()["optimizers"] == {"p": {"step": 2}, "q": {"step": 3}}
 
 
 def test_the_first_failure_in_order_is_raised_after_all_have_ended():
