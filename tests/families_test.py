@@ -199,6 +199,7 @@ def test_what_one_family_says_the_other_reads_in_its_own_tokens(families, train)
             assert outcome.next.prompts["b"].endswith(f":{said['b']}/{said['a']}=")
 
 
+@pytest.mark.wide
 def test_a_saved_team_of_families_is_loaded_and_played_by_the_command(
     families, train, monkeypatch, capsys
 ):
@@ -213,6 +214,7 @@ def test_a_saved_team_of_families_is_loaded_and_played_by_the_command(
     assert recorded(motet.evaluate(run, show="silent")) == after
 
 
+@pytest.mark.wide
 def test_a_team_of_families_goes_on_from_its_checkpoint_to_the_same_bytes(
     families, train, tmp_path
 ):
@@ -248,6 +250,7 @@ def tensors_of(config: Mapping[str, Any], run: Path) -> dict[str, dict[str, torc
         }
 
 
+@pytest.mark.wide
 def test_a_frozen_first_turn_is_the_same_to_the_bit_after_training_and_the_later_turn_is_not(
     families, train
 ):

@@ -9,6 +9,8 @@ import pytest
 
 from tests.small_runs import ROOT, TINY, run_config, steps
 
+pytestmark = pytest.mark.wide
+
 jupyter_client = pytest.importorskip("jupyter_client")
 pytest.importorskip("ipykernel")
 
@@ -86,7 +88,6 @@ print(json.dumps([summary.steps, figures.episodes, again.same]))
 """
 
 
-@pytest.mark.wide
 def test_every_function_of_a_run_works_where_a_loop_runs(kernel, tmp_path):
     _, client = kernel
     said = run(client, EVERYTHING.replace("CONFIG", json.dumps(run_config())))
@@ -96,7 +97,6 @@ def test_every_function_of_a_run_works_where_a_loop_runs(kernel, tmp_path):
     assert len(steps(tmp_path / "runs" / "run")) == 2
 
 
-@pytest.mark.wide
 def test_the_stop_button_ends_a_run_with_a_checkpoint(kernel, tmp_path):
     manager, client = kernel
     config = run_config(train={"steps": 100_000, "tasks_per_step": 2, "checkpoint_every": 0})
@@ -137,8 +137,6 @@ answers = [
 ]
 write_answers(Path("answers.jsonl"), answers)
 from motet_verifier.settings import VerifierTraining
-
-pytestmark = pytest.mark.wide
 settings = VerifierTraining.model_validate(
     {"model": {"embedded": MODEL, "device": "cpu"}, "train": "full", "epochs": 1,
      "held_out": 0.25, "threads": 1}

@@ -170,6 +170,7 @@ def test_a_game_that_breaks_costs_its_task_and_is_counted():
         assert (row.tasks, row.causes) == (3, {"environment/KeyError": 1})
 
 
+@pytest.mark.wide
 def test_another_run_on_the_same_tasks_has_a_row(run, tmp_path, train):
     solo = run_config(
         name="solo",

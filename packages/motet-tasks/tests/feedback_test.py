@@ -216,6 +216,7 @@ def expert(reader: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
 KEY = "sk-nobody-may-read-this"
 
 
+@pytest.mark.wide
 def test_an_experts_edits_reach_the_agents_and_its_key_no_file(train, coding, expert, monkeypatch):
     base_url, log = expert
     monkeypatch.setenv("EXPERT_KEY", KEY)

@@ -107,6 +107,7 @@ def command(tmp_path, monkeypatch, capsys):
 # ---------------------------------------------------------------------------------------- selection
 
 
+@pytest.mark.wide
 def test_a_verifier_that_never_errs_reaches_the_ceiling_at_every_turn_and_k(evaluated):
     verifier = Knowing()
     figures = evaluated(verifier)

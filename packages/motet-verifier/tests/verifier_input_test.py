@@ -18,6 +18,8 @@ from tests.fixtures.http_servers import conform
 from tests.fixtures.verifiers import POISON, chat
 from tests.verifier_serving import CHATS, KEY, body, client, serving
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.fixture(scope="module")
 def known(verifier_folder):

@@ -157,6 +157,7 @@ def at_a_terminal(keys):
     return status, (shown + os.read(keyboard, 10_000)).decode()
 
 
+@pytest.mark.wide
 def test_at_a_real_terminal_lines_are_typed_and_control_c_ends_the_wait():
     status, shown = at_a_terminal(b"use max\nmain: call it\n\n")
     assert status == 0

@@ -37,7 +37,16 @@ PLANS = {
     "three": {"samples": (3, 1)},
     "crossed": {"samples": (2, 1), "pairing": "crossed"},
 }
-toys = pytest.mark.parametrize("toy", TOYS.values(), ids=TOYS)
+toys = pytest.mark.parametrize(
+    "toy", widely(TOYS, keep=["reward at the end", "turn-taking"]), indirect=True
+)
+
+
+@pytest.fixture
+def toy(request):
+    return TOYS[request.param]
+
+
 VALUES = torch.tensor([[0.9, 1.5, -0.3, 2.0, 0.1], [0.4, -1.0, 0.8, 1.2, 3.0]], dtype=torch.float64)
 """Arbitrary values of the critics, [agent, observation]."""
 CRITICS = ("iac", "maac", "ippo", "mappo")

@@ -373,6 +373,7 @@ def test_an_adapter_with_half_of_its_weights_is_refused(
         Backbone.load(folder_of()).load_adapter("half", tmp_path)
 
 
+@pytest.mark.wide
 def test_adapters_of_a_deep_model_share_a_batch_in_bfloat16(tmp_path: Path) -> None:
     """Rounding errors of bfloat16 grow from layer to layer.
 
