@@ -8,7 +8,7 @@ import torch
 import motet
 from motet.batch import pack
 from motet.core import Completion, SampleId, TrainSample
-from motet.trainer.step_bound import Probe, distance
+from motet.trainer.step_bound import FIRST, MOST, Probe, chosen, distance
 from tests.small_runs import LORA, run_config, steps, weights
 
 WILD = {"optimizer": {"learning_rate": 0.3}, "train": {"steps": 4, "tasks_per_step": 4}}
@@ -92,7 +92,7 @@ def test_the_distance_of_a_step_is_the_divergence_of_the_joint_action():
         {row.id: -3.0 for row in rows},
         {row.id: (0, row.id.agent, row.policy) for row in rows},
     )
-    each, team = asyncio.run(distance({"a": Moved(moved), "b": Moved(moved)}, probe))
+    each, team = asyncio.run(distance({"a": Moved(moved), "b": Moved(moved)}, probe, probe.first))
     assert each == pytest.approx({"a": (0.71828 + 1.13534) / 2, "b": 0.14872 / 2}, abs=1e-4)
     assert team == pytest.approx(0.92681 + 0.07436, abs=1e-4)
 
@@ -112,7 +112,7 @@ def test_agents_of_different_turns_do_not_share_a_bound():
         {rows[0].id: -3.0, rows[1].id: -3.5},
         {row.id: (row.turn, "a", "a") for row in rows},
     )
-    _, team = asyncio.run(distance({"a": Moved({("a", 0): 0.0})}, probe))
+    _, team = asyncio.run(distance({"a": Moved({("a", 0): 0.0})}, probe, probe.first))
     assert team == pytest.approx(0.14872, abs=1e-4)
 
 
@@ -129,3 +129,57 @@ def test_pairs_of_earlier_steps_are_measured_from_the_present_weights(tmp_path):
     *before, last = [row["learn/step_kl_asked"] for row in steps(tmp_path / "run")]
     assert max(before) > 1e-4
     assert last == pytest.approx(0.0, abs=1e-9), "the last step has a learning rate of 0"
+
+
+def samples_of(agent, turn, count):
+    return [
+        TrainSample(
+            SampleId("e", (0,) * turn, agent, index), turn=turn, prompt_tokens=(1,),
+            completion=Completion(agent, "", "stop", tokens=(2,), logprobs=(-3.0,)),
+            advantage=1.0, share=0.5,
+        )
+        for index in range(count)
+    ]  # fmt: skip
+
+
+def test_a_step_is_measured_on_samples_of_every_agent_and_turn_spread_over_the_tasks():
+    samples = [*samples_of("a", 0, 128), *samples_of("b", 0, 5), *samples_of("a", 1, 40)]
+    first, others = chosen(samples, MOST)
+    counts = {}
+    for one in first:
+        counts.setdefault((one.id.agent, one.turn), []).append(one.id.index)
+    assert {place: len(found) for place, found in counts.items()} == {
+        ("a", 0): FIRST, ("b", 0): 5, ("a", 1): FIRST,
+    }  # fmt: skip
+    assert counts["a", 0] == list(range(0, 128, 128 // FIRST)), "at equal distances"
+    assert len(first) + len(others) == MOST + 5 + 40
+    assert not {one.id for one in first} & {one.id for one in others}
+
+
+def test_a_step_that_seems_near_its_bound_is_measured_on_more_samples(tmp_path, monkeypatch):
+    """Far below the bound, `FIRST` completions of an agent are enough."""
+    monkeypatch.setattr("motet.trainer.step_bound.FIRST", 1)
+    rows, measured = {}, []
+
+    async def counted(learners, probe, batches):
+        measured.append(sum(len(batch.ids) for batch in batches))
+        return await distance(learners, probe, batches)
+
+    monkeypatch.setattr("motet.trainer.step_bound.distance", counted)
+    for bound in (1000.0, 0.01):
+        measured.clear()
+        trained(tmp_path, f"bound{bound}", bound, train={"steps": 1, "tasks_per_step": 4})
+        rows[bound] = list(measured)
+    assert rows[1000.0] == [2], "one of each agent"
+    assert rows[0.01][0] == 2
+    assert len(rows[0.01]) > 2
+    assert set(rows[0.01][1:]) == {16}, "all of each agent"
+
+
+def test_every_run_has_a_bound_unless_it_says_null(tmp_path):
+    config = run_config()
+    motet.train(config, runs=tmp_path, show="silent")
+    assert all("learn/step_kl" in row for row in steps(tmp_path / "run"))
+    config["train"]["max_step_kl"] = None
+    motet.train(config | {"name": "free"}, runs=tmp_path, show="silent")
+    assert not any("learn/step_kl" in row for row in steps(tmp_path / "free"))

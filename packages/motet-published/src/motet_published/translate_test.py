@@ -123,6 +123,11 @@ def test_motets_own_keys_lie_over_what_is_translated():
     assert config.train.max_fault_share == 1.0
 
 
+def test_steps_are_unbounded_as_in_published_trainers_unless_own_keys_bound_them():
+    assert resolved(magrpo()).train.max_step_kl is None
+    assert resolved(magrpo(), {"motet": {"train": {"max_step_kl": 0.2}}}).train.max_step_kl == 0.2
+
+
 # ----------------------------------------------------------------------------------------- layers
 
 

@@ -25,7 +25,8 @@ class Translation:
         """Published key, as in the table -> its value, and the key as it was written."""
         self.runs = Path("runs")
         """The folder that holds the run folders."""
-        self._data: dict[str, Any] = {}
+        self._data: dict[str, Any] = {"train": {"max_step_kl": None}}
+        """No published trainer bounds its steps."""
         self._places: dict[KeyPath, str] = {}
         self._sources: dict[KeyPath, str] = {}
         """Key of Motet's config -> the published key that it was set from."""

@@ -353,10 +353,10 @@ class TrainConfig(Settings):
     """Steps between the weights that play and those that learn. 1: step n+1 is played with what
     step n−1 published. With vLLM samplers it is played while step n is learnt, which hides the
     shorter of the two; without them nothing overlaps, and no step is faster."""
-    max_step_kl: PositiveFloat | None = None
+    max_step_kl: PositiveFloat | None = 0.3
     """Bound on what one training step may change: the KL divergence in nats of a joint action
     before and after it, summed over the agents that act together. A step that goes further is
-    scaled back, and the learning rate with it. null: no bound."""
+    scaled back, and the learning rate with it. null: no bound, as in published algorithms."""
     max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
     """The run stops if a larger share of the joint actions of a step or of an evaluation fails."""
 

@@ -124,7 +124,7 @@ def components(
         plan=Plan(samples=(1, 1)),
         algorithm=chosen,
         schedule=Schedule(),
-        train=TrainConfig(steps=1, token_budget=10**6, max_fault_share=0.0),
+        train=TrainConfig(steps=1, token_budget=10**6, max_step_kl=None, max_fault_share=0.0),
         evaluation=EvaluationConfig(),
         alarms=AlarmBounds(max_mismatch=None),
         longest=dict.fromkeys(team.policies, 3),

@@ -22,8 +22,11 @@ from motet.core import SampleId, TrainSample
 from motet.trainer.components import TrainComponents
 from motet.trainer.present import present_logp, side_by_side
 
-PROBED = 32
-"""The distance is measured on at most so many completions of each agent and turn."""
+FIRST, MOST = 16, 64
+"""The distance is measured on at most `FIRST` completions of each agent and turn, and on at most
+`MOST` if it may be too far: a small sample says reliably only that a step is far from its bound."""
+NEAR = 0.25
+"""A first distance above this share of the bound is measured again, on all."""
 TRIES = 6
 """After so many tries that are all too far, the step is undone."""
 _SHORTEST, _LONGEST = 0.1, 0.9
@@ -34,10 +37,11 @@ _SHORTEST, _LONGEST = 0.1, 0.9
 class Probe:
     """Completions of a step, and their log-probabilities (nats) before it."""
 
-    batches: Sequence[Batch]
+    first: Sequence[Batch]
     before: Mapping[SampleId, float]
     places: Mapping[SampleId, tuple[int, str, str]]
     """Completion -> its turn, agent and policy."""
+    others: Sequence[TrainSample] = ()
 
 
 async def begin(
@@ -46,22 +50,18 @@ async def begin(
     number: int,
 ) -> Probe:
     """Choose the completions on which step `number` is measured, and keep the present weights."""
-    groups: dict[tuple[int, str], list[TrainSample]] = {}
-    for sample in samples:
-        groups.setdefault((sample.turn, sample.id.agent), []).append(sample)
-    probed = [one for group in groups.values() for one in _spread(group)]
-    batches = pack(
-        probed, components.train.token_budget, components.algorithm.reduce, components.longest
-    )
+    recorded = _sampled_by_learner(components) and not components.lag(number)
+    first, others = chosen(samples, MOST if recorded else FIRST)
     learners = components.models.learners
+    batches = _packed(components, first)
     before = (
-        await present_logp(learners, batches)
-        if components.lag(number) or not _sampled_by_learner(components)
-        else {one.id: math.fsum(one.completion.logprobs or ()) for one in probed}
+        {one.id: math.fsum(one.completion.logprobs or ()) for one in (*first, *others)}
+        if recorded
+        else await present_logp(learners, batches)
     )
-    places = {one.id: (one.turn, one.id.agent, one.policy) for one in probed}
+    places = {one.id: (one.turn, one.id.agent, one.policy) for one in (*first, *others)}
     await _keep(learners, {one.policy for one in samples})
-    return Probe(batches, before, places)
+    return Probe(batches, before, places, others)
 
 
 async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[str, float]:
@@ -72,14 +72,18 @@ async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[
     """
     learners, names = components.models.learners, {policy for _, _, policy in probe.places.values()}
     left, tries = 1.0, 0
-    each, team = await distance(learners, probe)
+    batches = probe.first
+    each, team = await distance(learners, probe, batches)
+    if probe.others and team > NEAR * bound:
+        batches = [*batches, *_packed(components, probe.others)]
+        each, team = await distance(learners, probe, batches)
     asked = team
     while team > bound and tries < TRIES:
         tries += 1
         factor = max(_SHORTEST, min(_LONGEST, 0.95 * math.sqrt(bound / team)))
         left *= factor
         await _scale(learners, names, factor if tries < TRIES else 0.0)
-        each, team = await distance(learners, probe)
+        each, team = await distance(learners, probe, batches)
     if tries == TRIES:
         left = 0.0
     await _keep(learners, ())
@@ -91,18 +95,20 @@ async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[
     }
 
 
-async def distance(learners: Mapping[str, Learner], probe: Probe) -> tuple[dict[str, float], float]:
+async def distance(
+    learners: Mapping[str, Learner], probe: Probe, batches: Sequence[Batch]
+) -> tuple[dict[str, float], float]:
     """Return KL(old || present) in nats: of one completion of each policy, and of the team.
 
     Each is a mean of e^x - 1 - x with x = log present - log old of a whole completion of the old
     policy (k3 of Schulman 2020): unbiased, and never negative. The team's is the largest of all
     turns, of the sums over the agents that act in it.
     """
-    now = await present_logp(learners, probe.batches)
     policies: dict[str, list[float]] = {}
     agents: dict[int, dict[str, list[float]]] = {}
-    for id, (turn, agent, policy) in probe.places.items():
-        moved = min(now[id] - probe.before[id], _LARGEST)
+    for id, now in (await present_logp(learners, batches)).items():
+        turn, agent, policy = probe.places[id]
+        moved = min(now - probe.before[id], _LARGEST)
         k3 = math.expm1(moved) - moved
         policies.setdefault(policy, []).append(k3)
         agents.setdefault(turn, {}).setdefault(agent, []).append(k3)
@@ -118,10 +124,27 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _spread(group: Sequence[TrainSample]) -> list[TrainSample]:
-    """Return at most `PROBED` of the samples, at equal distances: so they are of many tasks."""
-    count = min(PROBED, len(group))
+def chosen(
+    samples: Sequence[TrainSample], most: int
+) -> tuple[list[TrainSample], list[TrainSample]]:
+    """Choose at most `most` samples of each agent and turn, at equal distances in the order of
+    play, so they are of many tasks. Return `FIRST` of them, spread likewise, and the others."""
+    groups: dict[tuple[int, str], list[TrainSample]] = {}
+    for sample in samples:
+        groups.setdefault((sample.turn, sample.id.agent), []).append(sample)
+    probed = [_spread(group, most) for group in groups.values()]
+    first = {one.id: one for group in probed for one in _spread(group, FIRST)}
+    return list(first.values()), [one for group in probed for one in group if one.id not in first]
+
+
+def _spread(group: Sequence[TrainSample], most: int) -> list[TrainSample]:
+    count = min(most, len(group))
     return [group[k * len(group) // count] for k in range(count)]
+
+
+def _packed(components: TrainComponents, samples: Sequence[TrainSample]) -> list[Batch]:
+    budget, reduce = components.train.token_budget, components.algorithm.reduce
+    return pack(samples, budget, reduce, components.longest)
 
 
 def _sampled_by_learner(components: TrainComponents) -> bool:
