@@ -164,7 +164,8 @@ class StoredModel(AnyModel):
     """A base model that is loaded."""
 
     path: str
-    """A model of the hub, such as Qwen/Qwen3-0.6B, or a folder that contains one."""
+    """A model of the hub, such as Qwen/Qwen3-0.6B, a folder that contains one, or a GGUF file,
+    which is unpacked once into the user's cache folder (pip install "motet[gguf]")."""
     quantize: Literal["none", "8bit", "4bit"] = "none"
     """Quantize the linear layers of a model that carries adapters or frozen policies: 8bit is
     LLM.int8, 4bit is NF4. It needs pip install "motet[quantized]" and a device that bitsandbytes

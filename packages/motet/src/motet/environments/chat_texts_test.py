@@ -18,6 +18,7 @@ from motet_tasks.coding.bug_fix_tiny import TinyBugFix
 from motet_tasks.coding.generation import CodeGeneration
 from motet_tasks.debate.game import Debate
 from motet_tasks.length_ratio import LengthRatio
+from motet_tasks.taboo.game import Taboo
 from motet_tasks.writing import WritingEnvironment
 
 STUB = '''
@@ -40,6 +41,7 @@ GAMES = {
     "code_generation": (CodeGeneration, {}, STUB, "Write a function, please."),
     "tldr": (WritingEnvironment, {}, "A long post.", ""),
     "length_ratio": (LengthRatio, {}, "Describe a lamp.", ""),
+    "taboo": (Taboo, {}, "elephant", "a big animal"),
 }
 """Name -> its class, options, a text that it reads, and one that it does not."""
 

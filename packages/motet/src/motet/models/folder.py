@@ -356,7 +356,7 @@ def library(what: str, expected: str) -> Iterator[None]:
 def allowed_contents(source: str | Path, part: ModelPart) -> Iterator[Path]:
     """Inside, yield a folder with the allowed contents of the model at `source`.
 
-    `source` is a folder or a hub name.
+    `source` is a folder, a GGUF file or a hub name.
 
     Raises: ConfigError.
     """
@@ -448,7 +448,12 @@ def _located(source: str | Path, part: ModelPart) -> Path:
     """
     try:
         folder = Path(source).expanduser()
-        if look_at(folder) == "folder":
+        there = look_at(folder)
+        if there == "file" and folder.suffix == ".gguf":
+            from motet.models.gguf import unpacked  # imports torch
+
+            folder, there = unpacked(folder), "folder"
+        if there == "folder":
             _check_files(source, folder, part)
             return folder
     except RuntimeError as error:

@@ -35,6 +35,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "house_build",
             "length_ratio",
             "str_build",
+            "taboo",
             "writing",
         ),
         "configs": (
@@ -57,6 +58,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "minecraft_tiny_frozen",
             "story_length",
             "str_build",
+            "taboo",
             "tinygsm_debate",
             "tldr",
             "tldr_length",
