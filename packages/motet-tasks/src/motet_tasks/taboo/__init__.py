@@ -1,0 +1,1 @@
+"""Taboo: one agent describes a word that it may not say, the other guesses it."""
