@@ -44,6 +44,11 @@ PLACES = {
             r"prompts.*train\.token_budget.*checkpointing: true"
         ),
     ),
+    "measuring": (
+        learner,
+        "forward",
+        r"reading \d+ answers of up to \d+ tokens.* again.*train\.token_budget",
+    ),
 }
 
 
@@ -58,7 +63,7 @@ def test_too_little_memory_names_the_knobs_and_the_sizes_and_the_run_goes_on(
 
     def full(*given, **named):
         called.append(1)
-        if len(called) == {"playing": 12}.get(what, 4):
+        if len(called) == {"playing": 12, "learning": 2}.get(what, 4):
             raise torch.OutOfMemoryError(CUDA)
         return whole(*given, **named)
 

@@ -113,7 +113,8 @@ class LocalLearner:
         """Run forward for one batch, without a gradient."""
         policy = self._train_states[batch.policy].learning
         batch = batch.to(policy.backbone.device)
-        with torch.no_grad(), policy.active():
+        reading = oom_hint(f"reading {_sizes(batch)} again", _LESS, policy.backbone.device)
+        with reading, torch.no_grad(), policy.active():
             logp_BL, _ = policy.backbone.run(
                 lambda: forward(policy.backbone, batch, batch.temperature_B)
             )
@@ -127,13 +128,8 @@ class LocalLearner:
         state = self._train_states[batch.policy]
         policy = state.learning
         batch = batch.to(policy.backbone.device)
-        answers, tokens = batch.tokens_BL.shape
-        learning = (
-            f"training on {answers} answers of up to {tokens} tokens to {len(batch.prompts_PL)} "
-            "prompts"
-        )
-        learning += f" of up to {batch.prompts_PL.shape[1]}"
-        with oom_hint(learning, _LESS, policy.backbone.device), policy.active():
+        learning = oom_hint(f"training on {_sizes(batch)}", _LESS, policy.backbone.device)
+        with learning, policy.active():
             logp_BL, entropy_BL = policy.backbone.run(
                 lambda: forward(policy.backbone, batch, batch.temperature_B)
             )
@@ -295,6 +291,12 @@ class LocalLearner:
         own.steps_done, own.loss = facts["step"], None
         own.pace, own.kept, own.scaled = facts.get("pace", 1.0), None, False
         own.share, own.squares = facts.get("share", 1.0), facts.get("squares", 0.0)
+
+
+def _sizes(batch: Batch) -> str:
+    answers, tokens = batch.tokens_BL.shape
+    prompts, longest = batch.prompts_PL.shape
+    return f"{answers} answers of up to {tokens} tokens to {prompts} prompts of up to {longest}"
 
 
 def _train_state(learning: Policy | Critic, settings: Optimizer, steps: int) -> _TrainState:
