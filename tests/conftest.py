@@ -1,24 +1,27 @@
 """What the whole-run tests of this folder share."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from motet_view import index
-from tests.fixtures.whole_runs import drawn_curves, model_folder, train, undrawn_curves
+from tests.fixtures.whole_runs import (
+    drawn_curves,
+    model_folder,
+    remembered_trials,
+    train,
+    undrawn_curves,
+)
 
-__all__ = ["drawn_curves", "model_folder", "own_cache", "train", "undrawn_curves"]
-
-
-def pytest_collection_finish() -> None:
-    """Keep Python's garbage collector from walking through all tests and modules again and again.
-
-    Half a second each time, that was a sixth of the CPU time of whole runs.
-    """
-    gc.collect()
-    gc.freeze()
+__all__ = [
+    "drawn_curves",
+    "model_folder",
+    "own_cache",
+    "remembered_trials",
+    "train",
+    "undrawn_curves",
+]
 
 
 @pytest.fixture(scope="session", autouse=True)

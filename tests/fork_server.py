@@ -2,8 +2,10 @@
 
 A new interpreter takes over four seconds of CPU time to import torch and transformers, and the
 tests start about a hundred. `ForkedProcess` is a `subprocess.Popen` whose program runs in a fork of
-a server, so it has the imports from the beginning. All else is as in a new interpreter: arguments,
-working folder, variables, standard streams, signals, exit code. Forks share one hash seed.
+a server, so it has the imports from the beginning. The server imports them when it is first asked.
+All processes of one `pytest -n` share a server (`share`). All else is as in a new interpreter:
+arguments, working folder, variables, standard streams, signals, exit code. Forks share one hash
+seed.
 
 Use `subprocess` where the start itself is tested, or variables that are read at import.
 """
@@ -49,18 +51,22 @@ IMPORTED = (
 
 def serve(address: str) -> Mapping[str, Any]:
     """Answer requests until standard input ends. Returns only in a fork, with its request."""
-    for module in IMPORTED:
-        importlib.import_module(module)
-    gc.freeze()
-    ended, woken = os.pipe()
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(woken)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    clients: dict[int, socket.socket] = {}
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
         print("ready", flush=True)
+        if sys.stdin in select.select([sys.stdin, listener], [], [])[0]:
+            os._exit(0)
+        gc.disable()  # nothing that is imported is garbage
+        for module in IMPORTED:
+            importlib.import_module(module)
+        gc.freeze()
+        gc.enable()
+        ended, woken = os.pipe()
+        os.set_blocking(woken, False)
+        signal.set_wakeup_fd(woken)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        clients: dict[int, socket.socket] = {}
         while True:
             ready, _, _ = select.select([sys.stdin, listener, ended], [], [])
             if sys.stdin in ready:
@@ -164,7 +170,9 @@ class ForkedProcess(subprocess.Popen[Any]):
         sent = socket.send_fds(self._server, [text], streams)
         self._server.sendall(text[sent:])
         self._answers = self._server.makefile("rb")
-        self.pid = int(self._answers.readline())
+        told = self._answers.readline()
+        assert told, "the server of forks has ended; it wrote why to its standard error"
+        self.pid = int(told)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
@@ -241,16 +249,26 @@ def run_ranks(work: Callable[..., None], *given: Any, count: int = 2) -> None:
     assert [one.returncode for one in started] == [0] * count
 
 
+_SHARED = "MOTET_TEST_FORKS"
+"""The variable that holds the address of a shared server."""
+
+
+def share() -> None:
+    """Let the processes that this one starts use its server."""
+    os.environ[_SHARED] = _server()
+
+
 @functools.cache
 def _server() -> str:
-    """Start the server of this process. Returns its address."""
+    """Start the server of this process if there is no shared one. Returns its address."""
+    if _SHARED in os.environ:
+        return os.environ[_SHARED]
     folder = tempfile.TemporaryDirectory(prefix="forks-")
     address = str(Path(folder.name) / "socket")
     server = subprocess.Popen(
         [sys.executable, __file__, address],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
         cwd="/",
         env={**os.environ, "PYTHONPATH": HERE, "OMP_NUM_THREADS": "1"},
     )
@@ -263,11 +281,7 @@ def _server() -> str:
         folder.cleanup()
 
     atexit.register(end)
-    said = b""
-    while not said.endswith(b"ready\n"):
-        line = server.stdout.readline()
-        assert line, said.decode()
-        said += line
+    assert server.stdout.readline() == b"ready\n"
     return address
 
 

@@ -30,6 +30,11 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def remembered_trials() -> None:
+    """These tests change the trials, so each load tries its model."""
+
+
 def config(folder: Path, sound: Path, **sections: Any) -> dict[str, Any]:
     """The model in `folder` plays as `p`, and a sound one as `q`."""
     played = {

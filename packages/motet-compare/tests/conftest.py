@@ -1,5 +1,5 @@
 """What the whole-run tests of this package share."""
 
-from tests.fixtures.whole_runs import train, undrawn_curves
+from tests.fixtures.whole_runs import remembered_trials, train, undrawn_curves
 
-__all__ = ["train", "undrawn_curves"]
+__all__ = ["remembered_trials", "train", "undrawn_curves"]

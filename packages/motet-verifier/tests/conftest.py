@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.verifiers import make_verifier_folder
-from tests.fixtures.whole_runs import train, undrawn_curves
+from tests.fixtures.whole_runs import remembered_trials, train, undrawn_curves
 from tests.verifier_serving import Served, serving
 
-__all__ = ["train", "undrawn_curves", "verifier_folder", "verifier_server"]
+__all__ = ["remembered_trials", "train", "undrawn_curves", "verifier_folder", "verifier_server"]
 
 
 @pytest.fixture(scope="session")

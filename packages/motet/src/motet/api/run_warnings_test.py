@@ -7,6 +7,7 @@ import motet
 from motet.api.run_warnings import warnings_of
 from motet.assembly.task_setup import open_task_setup
 from motet.config.load import dump_config
+from tests.small_runs import GAMES
 
 LORA = {"model": "tiny", "train": "lora"}
 FULL = {"model": "tiny"}
@@ -17,7 +18,7 @@ def warned(policies, critic=None, **more):
     config = motet.read_config(
         {
             "name": "rates",
-            "environment": {"name": "debate_tiny"},
+            "environment": {"name": f"{GAMES}:Coded"},
             "models": {"tiny": {"embedded": {"hidden_size": 16, "layers": 1}}},
             "policies": policies,
             "team": {"a": "p", "b": "q"},
@@ -65,7 +66,7 @@ def dropped(config):
 
 KINDS = {
     "name": "kinds",
-    "environment": {"name": "debate_tiny"},
+    "environment": {"name": f"{GAMES}:Coded"},
     "models": {"tiny": {"embedded": {"hidden_size": 16, "layers": 1}}},
     "policies": {"p": FULL, "q": FULL},
     "team": {"a": "p", "b": "q"},

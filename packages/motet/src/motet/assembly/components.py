@@ -49,6 +49,7 @@ def components_of(
         steps=steps_of(setup),
         tasks_per_step=tasks_per_step_of(setup),
         plan=config.rollout,
+        turns=len(config.rollout.samples),
         algorithm=config.algorithm,
         schedule=config.schedule,
         train=config.train,

@@ -9,7 +9,7 @@ can learn which agent to believe for which operation.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import Field
@@ -124,7 +124,7 @@ class TinyDebate(Environment[TinyDebateState]):
             parts["train"] += problems[HELD_OUT:]
         chosen = part_of("debate_tiny", parts, split)
         draw.shuffle(chosen)
-        return [Task(str(problem), asdict(problem)) for problem in chosen]
+        return [Task(str(problem), dict(vars(problem))) for problem in chosen]
 
     async def start(self, task: Task, seed: int) -> TinyDebateState:
         return TinyDebateState(DebateProblem(**task.fields))
@@ -240,7 +240,7 @@ class TinyDebate(Environment[TinyDebateState]):
                 f"{' '.join(self.operations)} between them, such as 12{self.operations[0]}39"
             )
         problem = DebateProblem(left, operation, right)
-        return Task(str(problem), asdict(problem))
+        return Task(str(problem), dict(vars(problem)))
 
     def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
         """Return the most common answer; what each agent says if there is a tie or none."""

@@ -31,7 +31,7 @@ def _play_in(
     plan = plan if isinstance(plan, Plan) else Plan(samples=plan)
     team = team_of(tuple(environment.agents))
     run = collect(environment, [TASK], sampler or KeySampler(), team, plan, run_seed=5, tag="s")
-    (episode,) = asyncio.run(asyncio.wait_for(run, 10.0))
+    (episode,) = asyncio.run(asyncio.wait_for(run, 60.0))
     return episode
 
 
@@ -144,9 +144,10 @@ def test_states_are_values_so_trees_work() -> None:
 
 def test_a_program_may_wait_for_other_things() -> None:
     async def scored(task: Task, agents: Agents) -> Mapping[str, Any]:
-        await asyncio.sleep(0.001)
+        await tool()
         reply = await agents.solver.ask("x")
-        return {"rewards": await asyncio.sleep(0.001, float(len(reply.text)))}
+        await tool()
+        return {"rewards": float(len(reply.text))}
 
     root = _root(_play(scored, ("solver",), (4,)))
     assert [outcome.rewards["solver"] for outcome in root.outcomes] == [3.0] * 4
@@ -209,6 +210,17 @@ async def grouped(task: Task, agents: Agents) -> Mapping[str, Any]:
     return {"rewards": float(last.text)}
 
 
+async def tool() -> None:
+    """Return some turns of the event loop later, as the answer of a tool comes."""
+    loop, answered = asyncio.get_running_loop(), asyncio.Event()
+
+    def count(left: int) -> None:
+        loop.call_soon(count, left - 1) if left else answered.set()
+
+    count(20)
+    await answered.wait()
+
+
 async def in_parts(task: Task, agents: Agents) -> Mapping[str, Any]:
     """Side by side: two questions of one part, a question after a tool, and no question at all."""
 
@@ -217,7 +229,7 @@ async def in_parts(task: Task, agents: Agents) -> Mapping[str, Any]:
         return (await agents.left.ask(f"left {first.text}")).text
 
     async def other() -> str:
-        await asyncio.sleep(0.001)
+        await tool()
         return (await agents.right.ask("right")).text
 
     texts = await asyncio.gather(one(), other(), asyncio.sleep(0, "0"))
@@ -238,8 +250,8 @@ async def background(task: Task, agents: Agents) -> Mapping[str, Any]:
 
 
 async def in_time(task: Task, agents: Agents) -> Mapping[str, Any]:
-    first = await asyncio.wait_for(agents.left.ask("left"), 5.0)
-    async with asyncio.timeout(5.0):
+    first = await asyncio.wait_for(agents.left.ask("left"), 600.0)
+    async with asyncio.timeout(600.0):
         last = await agents.right.ask(first.text)
     return {"rewards": float(last.text)}
 

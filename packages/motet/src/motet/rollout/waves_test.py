@@ -14,7 +14,7 @@ from motet.rollout.waves import Waves
 from motet.settings import Decode
 from tests.fixtures.fake_rollouts import KeySampler
 
-SECONDS = 5.0
+SECONDS = 60.0
 """Timeout: a deadlock fails the test instead of hanging it."""
 
 
@@ -422,11 +422,11 @@ def test_cancelling_the_run_ends_who_steps_who_waits_and_the_sampler() -> None:
         run = asyncio.ensure_future(
             waves.run([rollout_task("a"), rollout_task("b"), rollout_task("c")])
         )
-        await asyncio.sleep(0.01)
+        await _turns(20)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        await asyncio.sleep(0.001)
+        await _turns(5)
         assert asyncio.all_tasks() == before
 
     _run(main())
@@ -620,8 +620,8 @@ class _Endless:
         return []
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.02])
-def test_cancelling_the_run_ends_the_sampler_and_every_strand(seconds: float) -> None:
+@pytest.mark.parametrize("turns", [0, 10, 100])
+def test_cancelling_the_run_ends_the_sampler_and_every_strand(turns: int) -> None:
     sampler = _Endless()
     waves = Waves(sampler)
     ended = []
@@ -638,15 +638,15 @@ def test_cancelling_the_run_ends_the_sampler_and_every_strand(seconds: float) ->
     async def main() -> None:
         before = asyncio.all_tasks()
         run = asyncio.ensure_future(everything())
-        await asyncio.sleep(seconds)
+        await _turns(turns)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        await asyncio.sleep(0.001)
+        await _turns(5)
         assert asyncio.all_tasks() == before
 
     _run(main())
-    if seconds > 0.0:
+    if turns > 0:
         assert sampler.ended
         assert sorted(ended) == [0, 1, 2]
     assert _at_rest(waves)
@@ -657,23 +657,23 @@ def test_a_cancelled_strand_is_left_to_end_in_its_own_time() -> None:
     waves = Waves(KeySampler())
     closed = []
 
-    async def rollout_task(name: str, seconds: float) -> None:
+    async def rollout_task(name: str, turns: int) -> None:
         try:
             await asyncio.sleep(3600)
         finally:
-            await asyncio.sleep(seconds)
+            await _turns(turns)
             closed.append(name)
 
-    async def parent(name: str, seconds: float) -> None:
+    async def parent(name: str, turns: int) -> None:
         try:
-            await waves.run([rollout_task(f"{name}0", 0), rollout_task(f"{name}1", seconds)])
+            await waves.run([rollout_task(f"{name}0", 0), rollout_task(f"{name}1", turns)])
         finally:
-            await asyncio.sleep(seconds)
+            await _turns(turns)
             closed.append(name)
 
     async def main() -> None:
-        run = asyncio.ensure_future(waves.run([parent("a", 0), parent("b", 0.01)]))
-        await asyncio.sleep(0.001)
+        run = asyncio.ensure_future(waves.run([parent("a", 0), parent("b", 50)]))
+        await _turns(10)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
@@ -688,19 +688,22 @@ def test_a_cancelled_strand_does_not_hold_up_the_others() -> None:
     sampler = KeySampler()
     waves = Waves(sampler)
 
-    async def impatient() -> str:
-        try:
-            await asyncio.wait_for(waves.ask([_request("impatient")]), 0.005)
-        except TimeoutError:
-            return "gave up"
-        return "answered"
-
-    async def slow() -> str:
-        await asyncio.sleep(0.02)
-        await waves.ask([_request("slow")])
-        return "answered"
-
     async def main() -> list[str]:
+        gave_up = asyncio.Event()
+
+        async def impatient() -> str:
+            try:
+                await asyncio.wait_for(waves.ask([_request("impatient")]), 0.005)
+            except TimeoutError:
+                gave_up.set()
+                return "gave up"
+            return "answered"
+
+        async def slow() -> str:
+            await gave_up.wait()
+            await waves.ask([_request("slow")])
+            return "answered"
+
         return await waves.run([impatient(), slow()])
 
     assert _run(main()) == ["gave up", "answered"]

@@ -123,6 +123,8 @@ class TrainComponents:
     steps: int
     tasks_per_step: int
     plan: Plan
+    turns: int
+    """The turn limit of the plan."""
     algorithm: Algorithm
     schedule: Schedule
     train: TrainConfig
@@ -165,6 +167,4 @@ class TrainComponents:
 
     def trains(self, step: int, policy: str, turn: int) -> bool:
         """Whether the policy learns from this turn at this step."""
-        return self.schedule.trains(
-            step, policy, turn, self.team.policy_turns(len(self.plan.samples))
-        )
+        return self.schedule.trains(step, policy, turn, self.team.policy_turns(self.turns))

@@ -42,8 +42,9 @@ async def credit_of(
     if weighs_completions(algorithm, components.train.max_lag):
         scores = replace(scores, present=await present_logprobs(components, episodes))
     clock.lap("score")
-    turns = len(components.plan.samples)
-    credit = assign_credit(episodes, scores, algorithm, state, team, turns, components.credit)
+    credit = assign_credit(
+        episodes, scores, algorithm, state, team, components.turns, components.credit
+    )
     return replace(credit, metrics={**judgement, **credit.metrics})
 
 

@@ -122,6 +122,7 @@ def components(
         steps=1,
         tasks_per_step=4,
         plan=Plan(samples=(1, 1)),
+        turns=2,
         algorithm=chosen,
         schedule=Schedule(),
         train=TrainConfig(steps=1, token_budget=10**6, max_step_kl=None, max_fault_share=0.0),

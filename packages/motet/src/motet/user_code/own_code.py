@@ -12,7 +12,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -99,22 +99,30 @@ def _packages(file: Path) -> Iterator[Path]:
 
 
 def _imports(file: Path, text: bytes, home: Path) -> Iterator[Path]:
+    for level, parts in _imported_names(text):
+        if level:
+            yield from _in(file.parents[min(level, len(file.parents)) - 1], parts)
+        else:
+            yield from _named(parts, file, home)
+
+
+@lru_cache(maxsize=256)
+def _imported_names(text: bytes) -> list[tuple[int, list[str]]]:
+    """Return the dots and the dotted name of everything that a program imports, also in functions.
+
+    It is empty if the text is no program: its own import says so.
+    """
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the import itself says so
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _named(alias.name.split("."), file, home)
-        elif isinstance(node, ast.ImportFrom):
-            parts = node.module.split(".") if node.module else []
-            for alias in node.names:
-                if node.level:
-                    folder = file.parents[min(node.level, len(file.parents)) - 1]
-                    yield from _in(folder, [*parts, alias.name])
-                else:
-                    yield from _named([*parts, alias.name], file, home)
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    plain = [one for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    return [(0, one.name.split(".")) for one in plain] + [
+        (node.level, [*(node.module.split(".") if node.module else []), one.name])
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+    ]
 
 
 def _named(parts: list[str], file: Path, home: Path) -> Iterator[Path]:
