@@ -174,6 +174,19 @@ DEATHS = {
         ),
         9,
     ),
+    "after a reset of the reference": (
+        run_config(
+            name="reference",
+            policies={**LORA, "q": {"model": "tiny"}},
+            algorithm={
+                "name": "magrpo",
+                "kl": {"kind": "loss", "coefficient": 0.1, "reset_every": 2},
+            },
+            train={"steps": 5, "tasks_per_step": 2, "checkpoint_every": 3},
+            evaluation={"every": 2},
+        ),
+        6,
+    ),
     "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
     "after the warm-up, before a checkpoint": (
         run_config(name="early", warmup={"steps": 3, "batch_size": 4}),

@@ -238,6 +238,11 @@ class Algorithm(Settings):
         """Whether credit or the loss needs the reference policy's log-probabilities."""
         return self.kl is not None or (self.pairs is not None and self.pairs.reference)
 
+    @property
+    def reset_every(self) -> int | None:
+        """After so many steps the reference may move up to the trained weights. None: never."""
+        return None if self.kl is None else self.kl.reset_every
+
     def turn_weight(self, turn: int) -> float:
         return (
             self.turn_weights[min(turn, len(self.turn_weights) - 1)] if self.turn_weights else 1.0
