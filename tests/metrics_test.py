@@ -25,6 +25,7 @@ TWO_TURNS: dict[str, Any] = {"rollout": {"samples": [2, 2]}}
 RUNS = {
     "warmed": {"warmup": {"steps": 2, "batch_size": 4}},
     "refilled": {"rollout": {"samples": [4], "refill": 1}},
+    "imitated": {"algorithm": {"name": "magrpo", "self_imitation": {}}},
     "kl": {
         "algorithm": {
             "name": "magrpo",

@@ -174,6 +174,18 @@ DEATHS = {
         ),
         9,
     ),
+    "successes that are imitated": (
+        run_config(
+            name="imitation",
+            game={"turns": 2},
+            policies=LORA,
+            rollout={"samples": [2, 1]},
+            optimizer={"learning_rate": 0.1},
+            algorithm={"name": "magrpo", "self_imitation": {"keep": 3}},
+            train={"steps": 8, "tasks_per_step": 2, "checkpoint_every": 3},
+        ),
+        8,
+    ),
     "after a reset of the reference": (
         run_config(
             name="reference",

@@ -245,7 +245,7 @@ INCENTIVES = {
     "beta1": ({}, 1.0),
 }
 ELSEWHERE = {
-    "name", "incentives", "stop_at_kl", "kl.reset_every", "stopped_weight",
+    "name", "incentives", "stop_at_kl", "self_imitation", "kl.reset_every", "stopped_weight",
     "credit.function",
 }  # fmt: skip
 """A name; the options of INCENTIVES; options that the training loop reads (its tests); one for

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
-from motet.core import CreditState
+from motet.core import CreditState, Success
 from motet.core.records import as_json
 from motet.errors import CannotResume, ConfigError, MotetError, shortened
 from motet.trainer.ahead import pending_of, pending_state
@@ -256,6 +256,7 @@ class _State(_Part):
     watch: dict[str, int] | None = None
     rollback: dict[str, Any] | None = None
     reference: dict[str, Any] | None = None
+    successes: dict[str, Success] = {}
     alarms: list[dict[str, Any]] = []
     tokens: NonNegativeInt = 0
     step_seconds: float = 0.0
