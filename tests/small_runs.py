@@ -169,7 +169,12 @@ DEATHS = {
             name="rollback",
             game={"varied": True},
             optimizer={"learning_rate": 1.0},
-            train={"steps": 10, "tasks_per_step": 2, "checkpoint_every": 3},
+            train={
+                "steps": 10,
+                "tasks_per_step": 2,
+                "checkpoint_every": 3,
+                "max_step_kl": None,
+            },
             alarms={"rollback": {"after": 1, "times": 2}},
         ),
         9,
