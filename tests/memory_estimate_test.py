@@ -173,6 +173,8 @@ def test_full_policies_have_weights_of_their_own_and_one_reference():
     assert found["references"] == 2 * 8 * 10**9
     assert "freed and kept" not in found
     assert parts(algorithm={"name": "magrpo"})["references"] == 0
+    moving = {**KL, "kl": {"kind": "loss", "coefficient": 0.1, "reset_every": 5}}
+    assert parts(algorithm=moving)["references"] == 2 * 2 * 8 * 10**9
 
 
 def test_adapters_add_little_to_their_frozen_base_which_is_the_reference():

@@ -25,8 +25,12 @@ TWO_TURNS: dict[str, Any] = {"rollout": {"samples": [2, 2]}}
 RUNS = {
     "warmed": {"warmup": {"steps": 2, "batch_size": 4}},
     "refilled": {"rollout": {"samples": [4], "refill": 1}},
+    "imitated": {"algorithm": {"name": "magrpo", "self_imitation": {}}},
     "kl": {
-        "algorithm": {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1, "kl_target": 1.0}
+        "algorithm": {
+            "name": "magrpo",
+            "kl": {"kind": "loss", "coefficient": 0.1, "target": 1.0, "reset_every": 1},
+        }
     },
     "lagged": {"train": {"steps": 2, "tasks_per_step": 2, "max_lag": 1, "max_step_kl": 1.0}},
     "ratios of tokens": {

@@ -88,6 +88,8 @@ def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "steps that are scaled back",
             "further tasks for flat groups",
             "after a rollback",
+            "successes that are imitated",
+            "after a reset of the reference",
             "critics, several updates and prices that adapt",
             "within the warm-up",
             "in the last evaluation",

@@ -169,10 +169,40 @@ DEATHS = {
             name="rollback",
             game={"varied": True},
             optimizer={"learning_rate": 1.0},
-            train={"steps": 10, "tasks_per_step": 2, "checkpoint_every": 3},
+            train={
+                "steps": 10,
+                "tasks_per_step": 2,
+                "checkpoint_every": 3,
+                "max_step_kl": None,
+            },
             alarms={"rollback": {"after": 1, "times": 2}},
         ),
         9,
+    ),
+    "successes that are imitated": (
+        run_config(
+            name="imitation",
+            game={"turns": 2},
+            policies=LORA,
+            rollout={"samples": [2, 1]},
+            optimizer={"learning_rate": 0.1},
+            algorithm={"name": "magrpo", "self_imitation": {"keep": 3}},
+            train={"steps": 8, "tasks_per_step": 2, "checkpoint_every": 3},
+        ),
+        8,
+    ),
+    "after a reset of the reference": (
+        run_config(
+            name="reference",
+            policies={**LORA, "q": {"model": "tiny"}},
+            algorithm={
+                "name": "magrpo",
+                "kl": {"kind": "loss", "coefficient": 0.1, "reset_every": 2},
+            },
+            train={"steps": 5, "tasks_per_step": 2, "checkpoint_every": 3},
+            evaluation={"every": 2},
+        ),
+        6,
     ),
     "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
     "after the warm-up, before a checkpoint": (

@@ -54,6 +54,16 @@ def test_a_run_one_step_off_is_the_same_run(train):
     same_run(train, run_config(policies={"p": LORA, "q": LORA}, train=train_section))
 
 
+def test_a_run_that_imitates_successes_is_the_same_run(train):
+    imitation = {"name": "magrpo", "self_imitation": {}}
+    apart = same_run(train, run_config(
+        optimizer={"learning_rate": 0.1},
+        algorithm=imitation,
+        train={"steps": 8, "tasks_per_step": 2},
+    ))  # fmt: skip
+    assert any(row.get("credit/imitated") for row in rows(apart))
+
+
 def test_a_run_moves_into_homes_when_it_is_resumed(train):
     def config(steps, cluster=None):
         rate = {"learning_rate": 1e-2, "schedule": "constant"}

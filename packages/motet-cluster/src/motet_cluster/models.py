@@ -64,6 +64,10 @@ class ClusterModels:
         self._homes[name].call_now("restart", name)
         self.learners[name].steps[name] = 0
 
+    def reset_references(self) -> None:
+        """`check_training` refuses the key that asks for it."""
+        raise NotImplementedError
+
     def facts(self) -> dict[str, Any]:
         """Return the facts without asking a home, which may be dead."""
         steps = {name: {"step": one.steps[name]} for name, one in self.learners.items()}

@@ -20,10 +20,15 @@ NOT_IN_VLLM = ("use_dora", "lora_bias", "modules_to_save", "target_parameters")
 
 
 def check_training(config: RunConfig) -> None:
-    """Check what vLLM samples with, if the run uses it.
+    """Check what vLLM samples with, if the run uses it, and that no reference has to move.
 
     Raises: ConfigError.
     """
+    if config.cluster is not None and config.algorithm.reset_every:
+        raise ConfigError(
+            "algorithm.kl.reset_every moves the reference, but the references in the homes of a "
+            "run with a section cluster stay where they are: drop reset_every, or drop cluster"
+        )
     if config.cluster is None or config.cluster.samplers.engine != "vllm":
         return
     for agent in config.team:

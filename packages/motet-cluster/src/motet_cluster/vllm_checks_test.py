@@ -43,6 +43,13 @@ def test_what_vllm_would_compute_otherwise_is_refused(override: str, says: str) 
     check_training(load_config(QUICKSTART, [override]))
 
 
+def test_references_in_homes_do_not_move() -> None:
+    moves = ["algorithm.kl={kind: loss, coefficient: 0.1, reset_every: 5}"]
+    with pytest.raises(ConfigError, match=r"kl\.reset_every moves the reference, .* drop cluster"):
+        check_training(load_config(QUICKSTART, ["cluster.learners.gpus=0", *moves]))
+    check_training(load_config(QUICKSTART, moves))
+
+
 def test_a_quantized_base_is_refused() -> None:
     over = ["models.tiny.embedded=null", "models.tiny.path=m", "models.tiny.quantize=8bit"]
     lora = ["policies.aux.train=lora", "policies.main.train=lora", "warmup=null"]

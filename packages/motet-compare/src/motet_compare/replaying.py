@@ -83,6 +83,13 @@ async def replay(
     TrainingDiverged.
     """
     start, state, ahead = await _up_to(components, folder, step, sample, on_progress)
+    every = components.algorithm.reset_every
+    if every and (step - 1) // every > max(start - 1, 0) // every:
+        raise ConfigError(
+            f"algorithm.kl.reset_every {every} may have moved the reference between the "
+            f"checkpoint of step {start} and step {step}, which a replay does not repeat: replay a "
+            "step that follows a later checkpoint (train.checkpoint_every, train.keep_checkpoints)"
+        )
     on_progress(step - start - 1, step - start)
     recorded = _recorded(folder, step)
     if not sample and recorded is None:

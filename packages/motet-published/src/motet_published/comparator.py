@@ -401,6 +401,7 @@ class ComparedModels:
         self.samples_beside = own.samples_beside
         self.write_shards = own.write_shards
         self.restart, self.timings = own.restart, own.timings
+        self.reset_references = own.reset_references
         self.publish_metrics, self.facts, self.save = own.publish_metrics, own.facts, own.save
 
     @property

@@ -115,9 +115,12 @@ def parts_of(
                 parts["gradients and optimizers"] += trained
         for judge in judges:
             parts[judge.part] = parts.get(judge.part, 0) + judge.bytes(shape, computes, ranks)
-        if len(mine) > full or any(judge.train in ("lora", "head") for judge in judges):
+        shared = len(mine) > full or any(judge.train in ("lora", "head") for judge in judges)
+        if shared:
             parts["weights"] += memory.frozen(shape, width, base.quantize)
-        elif full and config.algorithm.needs_reference:
+        if config.algorithm.reset_every:
+            parts["references"] += full * shape.parameters * width
+        elif full and config.algorithm.needs_reference and not shared:
             parts["references"] += shape.parameters * width // shards
         playing = 0 if vllm else _playing(config, sizes, model, width)
         if shards > 1:

@@ -42,6 +42,8 @@ class LocalModels:
     """The run and the algorithm that the policies come from, for their README."""
     initial: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
     """The reward model -> its weights at the beginning of the run, in main memory."""
+    references: Mapping[str, Policy] = field(default_factory=dict)
+    """Trained policy -> its reference, if references move (`reset_references`)."""
     samples_beside = False
 
     def restart(self, name: str) -> None:
@@ -51,6 +53,14 @@ class LocalModels:
                 parameter.copy_(start)
         self._backbone(name).sync_from_master()
         self.learners[name].load_state(name, ({}, {"step": 0}))
+
+    def reset_references(self) -> None:
+        """Make the present weights of each trained policy its reference."""
+        with torch.no_grad():
+            for name, reference in self.references.items():
+                for old, new in zip(_held(reference), _held(self.policies[name]), strict=True):
+                    old.copy_(new)
+                reference.backbone.sync_from_master()
 
     @property
     def scorer(self) -> LocalSampler:
@@ -76,12 +86,10 @@ class LocalModels:
         """Return (tensors, facts) of every trained policy and critic.
 
         The tensors are weights and optimizer states, named `weights.NAME.i` and
-        `optimizer.NAME.KEY`.
+        `optimizer.NAME.KEY`, and those of references that move, `reference.NAME.i`.
         """
-        tensors: dict[str, Tensor] = {}
+        tensors = {key: weight.detach() for key, weight in self._weights().items()}
         for name, learner in self.learners.items():
-            for index, parameter in enumerate(self._parameters(name)):
-                tensors[f"weights.{name}.{index}"] = parameter.detach()
             moments, _ = learner.state(name)
             tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
         return tensors, self.facts()
@@ -98,10 +106,12 @@ class LocalModels:
     ) -> None:
         """Restore what `state` returned, and what processes with shards wrote into `shards`."""
         tensors = {**tensors, **read_shards(shards, self._like)}
+        with torch.no_grad():
+            for key, weight in self._weights().items():
+                copy_into(weight, tensors[key])
+        for reference in self.references.values():
+            reference.backbone.sync_from_master()
         for name, learner in self.learners.items():
-            with torch.no_grad():
-                for index, parameter in enumerate(self._parameters(name)):
-                    copy_into(parameter, tensors[f"weights.{name}.{index}"])
             self._backbone(name).sync_from_master()
             prefix = f"optimizer.{name}."
             moments = {
@@ -118,6 +128,12 @@ class LocalModels:
             if key.startswith((f"weights.{name}.", f"optimizer.{name}.")):
                 return self._parameters(name)[int(key.rpartition(".")[2])]
         return None
+
+    def _weights(self) -> dict[str, nn.Parameter]:
+        """Return what `state` saves, besides optimizers, by its names there."""
+        owned = {f"weights.{name}": self._parameters(name) for name in self.learners}
+        owned |= {f"reference.{name}": _held(one) for name, one in self.references.items()}
+        return {f"{name}.{k}": one for name, held in owned.items() for k, one in enumerate(held)}
 
     def _backbone(self, name: str) -> Backbone:
         return self.critics[name].backbone if name in self.critics else self.policies[name].backbone
@@ -142,6 +158,13 @@ class LocalModels:
                 # The README is not sealed: its owner may edit it.
                 card = model_card(name, policy.adapter is not None, self.note)
                 (folder / name / "README.md").write_text(card, encoding="utf-8")
+
+
+def _held(policy: Policy) -> list[nn.Parameter]:
+    """Return the weights that only this policy has, trained or not."""
+    if policy.adapter is None:
+        return list(policy.backbone.model.parameters())
+    return policy.backbone.parameters_of(policy.adapter)
 
 
 class SharedModels:
@@ -211,7 +234,9 @@ def assemble(
         if only is None or name in only
     }
     references = (
-        _references(config, policies, shared) if train and config.algorithm.needs_reference else {}
+        _references(config, policies, shared, bases)
+        if train and config.algorithm.needs_reference
+        else {}
     )
     critics = critics_of(setup, policies, shared, bases, only, ranks) if train else {}
     if ranks is not None:
@@ -232,7 +257,8 @@ def assemble(
         if name in critics
     }
     note = f"the run {config.name} with {config.algorithm.name}"
-    return LocalModels(policies, sampler, learners, critics, note, initial)
+    moving = references if config.algorithm.reset_every else {}
+    return LocalModels(policies, sampler, learners, critics, note, initial, moving)
 
 
 def policy_of(
@@ -268,22 +294,33 @@ def policy_of(
 
 
 def _references(
-    config: RunConfig, policies: Mapping[str, Policy], shared: SharedModels
+    config: RunConfig,
+    policies: Mapping[str, Policy],
+    shared: SharedModels,
+    bases: Mapping[str, str | Path],
 ) -> dict[str, Policy]:
     """Return the reference policy of each trained policy: the weights that it started from.
 
     All full policies of a model share one frozen copy of it. The reference of a new adapter is the
-    base model, and that of a saved adapter is a second copy of that adapter.
+    base model, and that of a saved adapter is a second copy of that adapter. If references move,
+    each policy has a copy of its own.
     """
+    moves = config.algorithm.reset_every is not None
     references: dict[str, Policy] = {}
     for name, policy in policies.items():
         if not policy.trainable:
             continue
         chosen, start = config.policies[name], None
-        backbone = shared[chosen.model]
+        if moves and policy.adapter is None:
+            backbone = load_model(config.models[chosen.model], bases[chosen.model], full=False)
+        else:
+            backbone = shared[chosen.model]
         if chosen.adapter is not None:
             start = f"{name} at the start"
             backbone.load_adapter(start, chosen.adapter)
+        elif moves and chosen.new_adapter is not None:
+            start = f"{name} at the start"
+            backbone.add_adapter(start, chosen.new_adapter, seed=0)  # equal to the base
         references[name] = Policy(f"{name} (reference)", backbone, start, trainable=False)
     return references
 

@@ -73,11 +73,11 @@ def _token_weights(
     """Return the weight of each token of one policy's samples.
 
     It is computed for each turn separately, so that a turn with longer completions does not get
-    more weight.
+    more weight, and for imitated samples separately, so that they do not change those of the step.
     """
     weights: dict[SampleId, float] = {}
-    for turn in sorted({sample.turn for sample in samples}):
-        own = [sample for sample in samples if sample.turn == turn]
+    for kind in sorted({(sample.turn, sample.imitated) for sample in samples}):
+        own = [sample for sample in samples if (sample.turn, sample.imitated) == kind]
         share_S = torch.tensor([sample.share * scale for sample in own], dtype=torch.float64)
         length_S = torch.tensor([len(_tokens(sample)) for sample in own])
         weight_S = token_weights(share_S, length_S, reduce, longest)

@@ -244,8 +244,11 @@ INCENTIVES = {
     "beta0": ({}, 1.0),
     "beta1": ({}, 1.0),
 }
-ELSEWHERE = {"name", "incentives", "stop_at_kl", "stopped_weight", "credit.function"}
-"""A name; the options of INCENTIVES; an option that the training loop reads (its tests); one for
+ELSEWHERE = {
+    "name", "incentives", "stop_at_kl", "self_imitation", "kl.reset_every", "stopped_weight",
+    "credit.function",
+}  # fmt: skip
+"""A name; the options of INCENTIVES; options that the training loop reads (its tests); one for
 turns that a reward ended (assign_test); and one that names code (own_test). Those of pairs are in
 preferences_test."""
 KINDS = {

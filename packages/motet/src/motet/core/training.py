@@ -94,10 +94,23 @@ class TrainSample:
     corrects for older weights that sampled (`motet.credit.ratios`)."""
     prefix_weights: tuple[float, ...] | None = None
     """With them, the importance ratio of the text before each token."""
+    imitated: bool = False
+    """Whether it is of an earlier step (`trainer.self_imitation`), so that its tokens are weighed
+    apart from those of the step."""
 
     @property
     def policy(self) -> str:
         return self.completion.policy
+
+
+@dataclass(frozen=True)
+class Success:
+    """A game that succeeded at `step`, with what its trained policies wrote, for self-imitation."""
+
+    step: int
+    reward: float
+    """The sum over its turns of the team's mean reward."""
+    samples: tuple[TrainSample, ...]
 
 
 @dataclass(frozen=True)
@@ -160,3 +173,5 @@ class CreditState:
     """
     kl_coefficients: Mapping[str, float] = field(default_factory=dict)
     """Policy -> its KL coefficient, if coefficients adapt."""
+    successes: Mapping[str, Success] = field(default_factory=dict)
+    """Task -> its newest success, with `algorithm.self_imitation`."""

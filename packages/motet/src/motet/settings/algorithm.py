@@ -11,7 +11,7 @@ from pydantic import (
     model_validator,
 )
 
-from motet.settings.base import Settings
+from motet.settings.base import Probability, Settings
 from motet.settings.credit import (
     AdvantageCredit,
     CreditRule,
@@ -50,6 +50,16 @@ class Incentives(Settings):
     @property
     def any(self) -> bool:
         return any(value > 0.0 for value in (self.alpha0, self.alpha1, self.beta0, self.beta1))
+
+
+class SelfImitation(Settings):
+    """Learn from successes of earlier steps where whole groups fail."""
+
+    keep: PositiveInt = 128
+    """How many successes are kept: the newest, at most one of each task."""
+    share: Probability = 1.0
+    """Number of their samples in a step, at most, as a share of those of its groups that failed.
+    One game is always allowed."""
 
 
 DERIVED = frozenset({"credit.group_by", "repeat_last_reward"})
@@ -124,6 +134,9 @@ class Algorithm(Settings):
     loss has a ratio of its own; else token."""
     importance_cap: PositiveFloat = 2.0
     """The largest π/μ in `importance_sampling`."""
+    self_imitation: SelfImitation | None = None
+    """Imitate successes of earlier steps where all joint actions of a task failed. Off unless
+    set."""
     epochs: PositiveInt = 1
     """Passes over a step's samples."""
     minibatches: PositiveInt = 1
@@ -153,6 +166,12 @@ class Algorithm(Settings):
             )
         if self.critic is not None:
             self._refuse_beside_critic(self.critic)
+        if self.self_imitation is not None and self.group is None:
+            raise ValueError(
+                "self_imitation is for groups that teach nothing because all their samples failed, "
+                f"got credit.kind {self.credit.kind}: use credit.kind: group, or drop "
+                "self_imitation"
+            )
         if self.stop_at_kl is not None and updates == 1:
             raise ValueError(
                 f"stop_at_kl {self.stop_at_kl} needs several updates, got epochs 1 x minibatches "
@@ -237,6 +256,11 @@ class Algorithm(Settings):
     def needs_reference(self) -> bool:
         """Whether credit or the loss needs the reference policy's log-probabilities."""
         return self.kl is not None or (self.pairs is not None and self.pairs.reference)
+
+    @property
+    def reset_every(self) -> int | None:
+        """After so many steps the reference may move up to the trained weights. None: never."""
+        return None if self.kl is None else self.kl.reset_every
 
     def turn_weight(self, turn: int) -> float:
         return (

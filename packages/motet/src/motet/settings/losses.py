@@ -63,7 +63,8 @@ LossRule: TypeAlias = Annotated[
 
 
 class KlPenalty(Kind):
-    """A penalty on the KL divergence from the reference, which is where each policy started."""
+    """A penalty on the KL divergence from the reference, which is where each policy started,
+    or where it was at the last reset."""
 
     coefficient: PositiveFloat
     """Weight of the KL divergence."""
@@ -73,6 +74,9 @@ class KlPenalty(Kind):
     horizon: PositiveInt = 10000
     """How slowly the coefficient adapts: the number of completions over which it may change by a
     fifth."""
+    reset_every: PositiveInt | None = None
+    """After every so many steps the present weights become the reference, if the team's success
+    has not fallen since the last time. Off unless set."""
 
 
 class KlInReward(KlPenalty):

@@ -47,6 +47,10 @@ class Models(Protocol):
         """Give the reward model its initial weights and a new optimizer."""
         ...
 
+    def reset_references(self) -> None:
+        """Make the present weights of each trained policy its reference."""
+        ...
+
     def timings(self) -> Mapping[str, float]:
         """Return the wall seconds of all sampling so far, by kind of work. Empty if it does not
         measure."""

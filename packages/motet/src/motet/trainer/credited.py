@@ -13,7 +13,7 @@ from motet.core.seeding import derive
 from motet.credit.assign import Credit, assign_credit
 from motet.credit.preferences import PreferencePairs, replayed, weights_of
 from motet.trainer.components import TrainComponents
-from motet.trainer.present import present_logprobs
+from motet.trainer.present import learned_from, present_logprobs
 from motet.trainer.reward_model import judged
 from motet.trainer.score import score
 from motet.trainer.timing import Stopwatch
@@ -40,7 +40,8 @@ async def credit_of(
         score(components.models.scorer, episodes, algorithm, team)
     )
     if weighs_completions(algorithm, components.train.max_lag):
-        scores = replace(scores, present=await present_logprobs(components, episodes))
+        own = learned_from(components, episodes)
+        scores = replace(scores, present=await present_logprobs(components, own))
     clock.lap("score")
     credit = assign_credit(
         episodes, scores, algorithm, state, team, components.turns, components.credit

@@ -17,6 +17,7 @@ from motet.trainer.components import TrainComponents
 from motet.trainer.credited import Earlier, credit_of, with_earlier_pairs
 from motet.trainer.learn import learn_pairs, learn_samples
 from motet.trainer.reward_model import NOT_FITTED, Fitted, first_steps, fit, play_for_pairs
+from motet.trainer.self_imitation import imitated
 from motet.trainer.timing import Stopwatch
 
 
@@ -130,10 +131,13 @@ async def learn_step(
         for one in credit.values
         if any(components.trains(number, *policy_turn) for policy_turn in one.policy_turns)
     ]
+    earned, known = await imitated(components, episodes, credit.samples, state.successes, number)
+    clock.lap("score")
     bound = components.train.max_step_kl
     probe = None
     if bound is not None and samples:
         probe = await step_bound.begin(components, samples, number)
+    samples += earned
     if credit.preferences is None:
         learned = await learn_samples(components, samples, values, state, number, clock)
     else:
@@ -149,12 +153,16 @@ async def learn_step(
     groups = refill.shares(played.episodes)
     if components.plan.refill:
         groups["credit/refilled"] = float(len(played.episodes) - components.tasks_per_step)
+    if components.algorithm.self_imitation is not None:
+        groups["credit/imitated"] = float(len(earned))
     metrics = {**fitted.metrics, **credit.metrics, **groups, **learned}
     metrics |= components.models.publish_metrics()
     play = {"play": played.seconds.get("play", 0.0)}
     seconds = {**play, **clock.seconds, **played.seconds, **fitted.seconds}
     summary = summarise(played.episodes)
-    return TrainStep(number, played.episodes, summary, metrics, seconds), credit.state
+    return TrainStep(number, played.episodes, summary, metrics, seconds), replace(
+        credit.state, successes=known
+    )
 
 
 def _parts_of_play(

@@ -45,13 +45,22 @@ async def side_by_side(
 
 
 async def present_logprobs(
-    components: TrainComponents, episodes: Sequence[Episode]
+    components: TrainComponents, own: Sequence[TrainSample]
 ) -> dict[SampleId, tuple[float, ...]]:
-    """Return the log-probabilities of all tokens under the policies that learn, in nats.
+    """Return the log-probabilities of all tokens under the policies that learn, in nats."""
+    lengths = {sample.id: len(sample.completion.tokens or ()) for sample in own}
+    batches = pack(own, components.train.token_budget, "sequence_sum", components.longest)
+    logp = await _logprobs(components.models.learners, batches)
+    return {
+        id: tuple(row[: lengths[id]])
+        for batch, logp_BL in zip(batches, logp, strict=True)
+        for id, row in zip(batch.ids, logp_BL.tolist(), strict=True)
+    }
 
-    Completions of policies that are never trained have none.
-    """
-    own = [
+
+def learned_from(components: TrainComponents, episodes: Sequence[Episode]) -> list[TrainSample]:
+    """Return the completions of policies that are trained, without their credit."""
+    return [
         TrainSample(
             id,
             round_.turn,
@@ -63,14 +72,6 @@ async def present_logprobs(
         for id, round_, completion in completions_of(episodes)
         if completion.tokens and completion.policy not in components.team.frozen
     ]
-    lengths = {sample.id: len(sample.completion.tokens or ()) for sample in own}
-    batches = pack(own, components.train.token_budget, "sequence_sum", components.longest)
-    logp = await _logprobs(components.models.learners, batches)
-    return {
-        id: tuple(row[: lengths[id]])
-        for batch, logp_BL in zip(batches, logp, strict=True)
-        for id, row in zip(batch.ids, logp_BL.tolist(), strict=True)
-    }
 
 
 async def present_logp(

@@ -77,7 +77,7 @@ class TrainingRun:
         self._callbacks = Callbacks(callbacks)
         self._ending: Evaluation | None = None
         """The evaluation at which a callback has ended the training: it is also the last one."""
-        self._run_state = RunState(components.alarms, clock)
+        self._run_state = RunState(components.alarms, clock, {}, components.algorithm.reset_every)
         self._saver = RunSaver(components, self._folder, self._metrics)
         self._done = 0
         """The number of finished steps."""
@@ -141,6 +141,7 @@ class TrainingRun:
         for number in range(start.step + 1, components.steps + 1):
             if self._callbacks.ended_by is not None:
                 break
+            self._move_reference(number - 1)
             fitted = await self._fit_reward_model(number)
             played = pending or await self._play(components, number)
             refuse_too_many_faults(components, played.episodes, f"step {number}")
@@ -154,6 +155,16 @@ class TrainingRun:
                 )
             pending = None if ahead is None else ahead.result()
             credit_state = await self._finish(step, credit_state, pending)
+
+    def _move_reference(self, step: int) -> None:
+        """Make the weights after `step` the reference of the KL penalty, if that is due."""
+        watch = self._run_state.reference
+        if watch is not None and watch.due(step):
+            self._models.reset_references()
+            self._notices.say(
+                f"the weights of step {step} are the reference of the KL penalty now: the success "
+                f"is {watch.success:.3g}"
+            )
 
     async def _play(self, components: TrainComponents, number: int) -> Played:
         """Play and record the games of a step."""
@@ -229,7 +240,7 @@ class TrainingRun:
         assert watch is not None
         self._notices.say(watch.line(number))
         self._run_state.note(Alarm(number, "play/success", measured["play/success"], "rollback"))
-        state = self._saver.back_to_best(watch)
+        state = self._saver.back_to_best(self._run_state)
         trained = models.facts()["versions"].keys() & models.learners.keys()
         await models.publisher.publish(sorted(trained))
         return state
@@ -243,6 +254,9 @@ class TrainingRun:
         run_state.count(step)
         with run_state.profile.stage("report"):
             measured = figures.of_step(step)
+            if run_state.reference is not None:
+                run_state.reference.see(measured, "play/success")
+                measured["learn/reference_step"] = run_state.reference.step
             alarms, measured["run/alarms"] = run_state.watch(step.number, measured)
             self._metrics.write(step.number, measured)
             self._progress.show(step.number, figures.shown(step.summary), step.summary.tokens)
@@ -311,6 +325,8 @@ class TrainingRun:
         self._record("evaluate", number, evaluation.episodes)
         refuse_too_many_faults(components, evaluation.episodes, f"evaluation {name}")
         measured = figures.of_evaluation(evaluation.summary, evaluation.episodes)
+        if self._run_state.reference is not None and components.evaluation.every:
+            self._run_state.reference.see(measured, "evaluate/success")
         self._metrics.write(number, measured)
         self._callbacks.evaluation(number, measured)
         return evaluation
@@ -320,7 +336,8 @@ class TrainingRun:
     def _restore(self, resumed: Checkpoint) -> LastStep:
         with restoring(self._folder.checkpoints / f"step-{resumed.step:06d}"):
             self._models.load(resumed.tensors, resumed.state["weights"], resumed.shards)
-            self._run_state = RunState(self._components.alarms, self._clock, resumed.state)
+            bounds, every = self._components.alarms, self._components.algorithm.reset_every
+            self._run_state = RunState(bounds, self._clock, resumed.state, every)
             self._last_step, self._done = last_step_of(resumed, self._folder), resumed.step
         return self._last_step
 

@@ -17,6 +17,7 @@ from motet.settings import AlarmBounds
 from motet.trainer import rollback
 from motet.trainer.alarms import Alarm, Watch
 from motet.trainer.loop import TrainStep
+from motet.trainer.reference_reset import ReferenceWatch
 from motet.trainer.timing import Profile
 
 
@@ -59,7 +60,11 @@ class RunState:
     """Counts and times of a run. A resumed run continues them."""
 
     def __init__(
-        self, bounds: AlarmBounds, clock: Clock, state: Mapping[str, Any] | None = None
+        self,
+        bounds: AlarmBounds,
+        clock: Clock,
+        state: Mapping[str, Any] | None = None,
+        reset_every: int | None = None,
     ) -> None:
         """Create the state. `state` is the saved state of the interrupted run."""
         saved = state or {}
@@ -74,6 +79,8 @@ class RunState:
             if bounds.rollback is None
             else rollback.BestWatch(bounds.rollback, saved.get("rollback"))
         )
+        reference = saved.get("reference", {"every": reset_every})
+        self.reference = None if reset_every is None else ReferenceWatch(**reference)
         self._alarms: list[dict[str, Any]] = list(saved.get("alarms", []))
         self._tokens, self._step_seconds = saved.get("tokens", 0), saved.get("step_seconds", 0.0)
         self._before = saved.get("wall_seconds", 0.0), saved.get("cpu_seconds", 0.0)
@@ -97,9 +104,9 @@ class RunState:
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain JSON."""
-        back = {} if self.rollback is None else {"rollback": self.rollback.state()}
+        watches = {"rollback": self.rollback, "reference": self.reference}
         return {
-            **back,
+            **{name: watch.state() for name, watch in watches.items() if watch},
             "heldout": self.heldout,
             "best": self.best,
             "profile": self.profile.state(),

@@ -8,15 +8,15 @@ has right hashes and may still hold anything.
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
-from motet.core import CreditState
+from motet.core import CreditState, Success
+from motet.core.records import as_json
 from motet.errors import CannotResume, ConfigError, MotetError, shortened
-from motet.trainer import rollback
 from motet.trainer.ahead import pending_of, pending_state
 from motet.trainer.checkpoint import (
     Checkpoint,
@@ -30,6 +30,7 @@ from motet.trainer.components import TrainComponents
 from motet.trainer.loop import Played
 from motet.trainer.metrics import MetricsWriter
 from motet.trainer.model_folders import whole_folder
+from motet.trainer.reference_reset import ReferenceWatch
 from motet.trainer.run_folder import RunFolder, write_json
 from motet.trainer.run_state import RunState, fingerprint
 
@@ -74,12 +75,10 @@ class RunSaver:
     def save(self, last_step: LastStep, run_state: RunState) -> None:
         """Write a checkpoint, in the background if the config says so."""
         tensors, facts = self._models.state()
-        averages = {turn: list(pair) for turn, pair in last_step.state.averages.items()}
         state = {
             **run_state.state(),
+            **as_json(last_step.state),
             "weights": facts,
-            "averages": averages,
-            "kl_coefficients": dict(last_step.state.kl_coefficients),
             "evaluated": last_step.evaluated,
             "tasks": self._fingerprints,
             "metrics_lines": self._metrics.lines,
@@ -141,11 +140,14 @@ class RunSaver:
         with whole_folder(self._folder.team) as folder:
             self._models.save(folder)
 
-    def back_to_best(self, watch: rollback.BestWatch) -> CreditState:
-        """Restore the weights, the optimizers and the credit's state of the best checkpoint.
+    def back_to_best(self, run_state: RunState) -> CreditState:
+        """Restore the weights, the optimizers and the credit's state of the best checkpoint, and
+        its reference.
 
         The learning rates are lowered by all rollbacks so far. Raises: CannotResume.
         """
+        watch = run_state.rollback
+        assert watch is not None
         self._writer.wait()
         step = watch.standing.saved[-1]
         place = self._folder.checkpoints / f"step-{step:06d}"
@@ -154,6 +156,8 @@ class RunSaver:
             facts = watch.slowed(best.state["weights"])
             facts["versions"] = self._models.facts()["versions"]  # a number is never used again
             self._models.load(best.tensors, facts, best.shards)
+            if run_state.reference is not None:
+                run_state.reference = ReferenceWatch(**best.state["reference"])
             return credit_of(best)
 
     def save_after_failure(
@@ -177,8 +181,8 @@ class RunSaver:
 
 def credit_of(saved: Checkpoint) -> CreditState:
     """The credit state in a checkpoint."""
-    averages = {turn: (pair[0], pair[1]) for turn, pair in saved.state["averages"].items()}
-    return CreditState(averages, saved.state["kl_coefficients"])
+    parts = {part.name for part in fields(CreditState)} & saved.state.keys()
+    return TypeAdapter(CreditState).validate_python({part: saved.state[part] for part in parts})
 
 
 def last_step_of(saved: Checkpoint, folder: RunFolder) -> LastStep:
@@ -251,6 +255,8 @@ class _State(_Part):
     profile: _Profile = _Profile()
     watch: dict[str, int] | None = None
     rollback: dict[str, Any] | None = None
+    reference: dict[str, Any] | None = None
+    successes: dict[str, Success] = {}
     alarms: list[dict[str, Any]] = []
     tokens: NonNegativeInt = 0
     step_seconds: float = 0.0
