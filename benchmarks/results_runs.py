@@ -67,11 +67,7 @@ HASTY = {
     "as until 2026-11-26: 6e-4, without brakes": Experiment(
         "quickstart_plain",
         "quickstart",
-        (
-            "optimizer={learning_rate: 6e-4, relative_epsilon: 0, final_fraction: 0.1}",
-            "train.max_step_kl=null",
-            "rollout={samples: [8], pairing: aligned}",
-        ),
+        ("optimizer={learning_rate: 6e-4, relative_epsilon: 0}", "train.max_step_kl=null"),
         seeds=tuple(range(16)),
     )
 }
@@ -121,12 +117,15 @@ REWARD_ONCE = (
 """All pairs for the reward model come from the initial team: 96 problems with 40 games each."""
 PREFERENCES = {
     "MAGRPO": QUICKSTART,
+    "MAGRPO, twice the samples": Experiment(
+        "quickstart_magrpo16", "quickstart", ("rollout.samples=[16]",)
+    ),
     "MADPO, one shot": Experiment("quickstart_madpo_once", "quickstart_madpo", ONE_SHOT),
     "MADPO, iterative": Experiment("quickstart_madpo_iter", "quickstart_madpo_iter"),
     "MARLHF, one shot": Experiment("quickstart_marlhf_once", "quickstart_marlhf", REWARD_ONCE),
     "MARLHF, iterative": Experiment("quickstart_marlhf", "quickstart_marlhf"),
 }
-"""Method -> its runs. All play 7,680 games to learn from."""
+"""Method -> its runs. All but the first play 7,680 games to learn from."""
 CENTRALIZED = {
     game: (team, Experiment(f"{game}_centralized", f"{game}_centralized"))
     for game, team in (("quickstart", QUICKSTART), ("relay", RELAYS[0]), ("debate", DEBATES[1]))
@@ -182,9 +181,8 @@ def games(folder: Path) -> int:
     """Return the number of games that a run played to learn from, those for a reward model
     included."""
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    train, plan, wanted = config["train"], config["rollout"], config["reward_model"]
-    crossed = len(config["team"]) if plan["pairing"] == "crossed" else 1
-    played = int(train["steps"] * train["tasks_per_step"] * plan["samples"][0] ** crossed)
+    train, wanted = config["train"], config["reward_model"]
+    played = int(train["steps"] * train["tasks_per_step"] * config["rollout"]["samples"][0])
     if wanted is not None:
         played += int(wanted["iterations"] * wanted["tasks"] * wanted["samples"])
     return played
