@@ -26,6 +26,8 @@ pytestmark = pytest.mark.filterwarnings(
 TWO_TURNS: dict[str, Any] = {"game": {"turns": 2}, "rollout": {"samples": [2, 2]}}
 FULL = {"p": {"model": "tiny"}, "q": {"model": "tiny"}}
 SIZES = {"tiny": 16, "judge": 32}
+FREE = {"steps": 2, "tasks_per_step": 2, "max_step_kl": None}
+"""Without a bound, after which a learning rate would fall."""
 PER_TURN = {"a": ["p", "q"], "b": ["p", "q"]}
 
 
@@ -118,7 +120,9 @@ def test_every_algorithm_moves_everyone_and_its_critics(tmp_path, algorithm, how
 
 def test_agents_that_share_a_policy_share_its_critic_and_its_steps(tmp_path):
     sections = {"policies": {"p": {"model": "tiny"}}, "team": {"a": "p", "b": "p"}}
-    with models_of(tmp_path, **sections, algorithm={"name": "ippo", "minibatches": 2}) as (
+    with models_of(
+        tmp_path, **sections, algorithm={"name": "ippo", "minibatches": 2}, train=FREE
+    ) as (
         setup,
         models,
     ):
@@ -311,7 +315,7 @@ def test_every_learning_rate_ends_where_the_run_does(train, schedule, team, take
         team=team,
         schedule=schedule,
         optimizer={"learning_rate": 1e-2, "schedule": "linear", "final_fraction": 0.1},
-        train={"steps": 5, "tasks_per_step": 2},
+        train=FREE | {"steps": 5},
     )
     found = steps(train(config))
     for name, count in taken.items():

@@ -151,7 +151,7 @@ def test_a_step_that_diverges_can_be_seen_again(train, tmp_path):
     """
     config = run_config(
         policies=LORA,
-        train=STEPS,
+        train=STEPS | {"max_step_kl": None},
         optimizer={"learning_rate": 3e37, "clip_norm": 1e30},
         algorithm={"name": "magrpo"},
     )
@@ -171,16 +171,19 @@ def test_a_step_that_diverges_can_be_seen_again(train, tmp_path):
 
 def test_an_alarm_is_told_counted_recorded_and_stops_only_where_it_is_to(train, tmp_path):
     bounds = {"patience": 2, "min_entropy": 50.0, "max_truncated": None}
-    run = train(run_config(train=STEPS, alarms=bounds))
+    unbounded = STEPS | {"max_step_kl": None}
+    run = train(run_config(train=unbounded, alarms=bounds))
     assert [row["run/alarms"] for row in rows(run) if "run/alarms" in row] == [0, 1, 1, 1, 1, 1]
     (alarm,) = summary(run)["alarms"]
     assert (alarm["step"], alarm["bound"]) == (2, "min_entropy")
+    stopping = {**bounds, "stop": True}
     with pytest.raises(
         motet.MotetError,
         match=r"alarm at step 2: learn/entropy.*The run is saved after step 2 of 6",
     ):
-        train(run_config(train=STEPS, alarms={**bounds, "stop": True}), runs=tmp_path / "stopped")
-    stopped = train(run_config(train=STEPS, alarms=bounds), resume=True, runs=tmp_path / "stopped")
+        train(run_config(train=unbounded, alarms=stopping), runs=tmp_path / "stopped")
+    config = run_config(train=unbounded, alarms=bounds)
+    stopped = train(config, resume=True, runs=tmp_path / "stopped")
     assert the_same(stopped, run)
     assert summary(stopped)["alarms"] == summary(run)["alarms"]
 

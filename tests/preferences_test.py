@@ -106,7 +106,7 @@ def test_a_run_takes_the_steps_of_the_published_loss(train, reference: bool) -> 
             },
             optimizer={"learning_rate": RATE, "clip_norm": 1e9},
             rollout={"samples": [4]},
-            train={"steps": 1, "tasks_per_step": 3},
+            train={"steps": 1, "tasks_per_step": 3, "max_step_kl": None},
         )
     )
     pairs = all_pairs(episodes(run, "train-000001"))
@@ -131,7 +131,7 @@ def test_earlier_pairs_are_learned_from_with_the_present_policies(train) -> None
             },
             optimizer={"learning_rate": RATE, "clip_norm": 1e9},
             rollout={"samples": [4]},
-            train={"steps": 3, "tasks_per_step": 3},
+            train={"steps": 3, "tasks_per_step": 3, "max_step_kl": None},
         )
     )
     history: list[list[tuple[Any, Any, Any]]] = []

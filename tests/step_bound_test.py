@@ -58,6 +58,19 @@ def test_a_step_within_its_bound_is_to_the_bit_the_step_without_one(tmp_path):
     assert not any("learn/step_kl" in row for row in steps(free))
 
 
+def test_a_step_to_weights_that_are_not_finite_is_undone(tmp_path):
+    exploding = {"policies": LORA, "optimizer": {"learning_rate": 3e37, "clip_norm": 1e30}}
+    exploding["train"] = {"steps": 1, "tasks_per_step": 4}
+    run = trained(tmp_path, bound=0.3, **exploding)
+    (row,) = steps(run)
+    assert row["learn/step_scaled"] == 0.0
+    assert row["learn/step_kl"] == pytest.approx(0.0, abs=1e-9)
+    assert "learn/step_kl_asked" not in row
+    config = run_config(**exploding | {"optimizer": {"learning_rate": 1e-60}})
+    motet.train(config | {"name": "still"}, runs=tmp_path, show="silent")
+    assert weights(run) == weights(tmp_path / "still")
+
+
 def test_the_rate_falls_after_a_step_that_was_scaled_back(tmp_path):
     first, second, *_ = steps(trained(tmp_path, bound=0.01))
     assert first["learn/step_scaled"] < 1.0

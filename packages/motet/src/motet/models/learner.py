@@ -228,7 +228,8 @@ class LocalLearner:
     async def scale_back(self, names: Sequence[str], factor: float) -> None:
         """Move the weights back to `factor` of their distance from the kept ones.
 
-        The optimizer's moments stay. The first time after `keep`, the learning rate falls too.
+        With 0 the step is undone, also one that was not finite. The optimizer's moments stay. The
+        first time after `keep`, the learning rate falls too.
         """
         for name in names:
             state = self._train_states[name]
@@ -238,7 +239,7 @@ class LocalLearner:
             state.scaled = True
             with torch.no_grad():
                 for parameter, old in zip(state.parameters, state.kept, strict=True):
-                    parameter.copy_(old + factor * (parameter - old))
+                    parameter.copy_(old + factor * (parameter - old) if factor else old)
         for backbone in {self._train_states[name].learning.backbone for name in names}:
             backbone.sync_from_master()
 

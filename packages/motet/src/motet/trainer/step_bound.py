@@ -77,9 +77,11 @@ async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[
     if probe.others and team > NEAR * bound:
         batches = [*batches, *_packed(components, probe.others)]
         each, team = await distance(learners, probe, batches)
-    asked = team
-    while team > bound and tries < TRIES:
+    asked = {"learn/step_kl_asked": team} if math.isfinite(team) else {}
+    while not team <= bound and tries < TRIES:
         tries += 1
+        if not math.isfinite(team):
+            tries = TRIES
         factor = max(_SHORTEST, min(_LONGEST, 0.95 * math.sqrt(bound / team)))
         left *= factor
         await _scale(learners, names, factor if tries < TRIES else 0.0)
@@ -89,7 +91,7 @@ async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[
     await _keep(learners, ())
     return {
         "learn/step_kl": team,
-        "learn/step_kl_asked": asked,
+        **asked,
         "learn/step_scaled": left,
         **{f"learn/step_kl/{name}": value for name, value in each.items()},
     }
