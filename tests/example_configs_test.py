@@ -22,7 +22,11 @@ CONFIGS = {
     "functions": ["warmup.steps=2"],
     "quickstart_madpo_iter": ["warmup.steps=2"],
     "quickstart_marlhf": ["warmup.steps=2", "reward_model.tasks=2", "reward_model.iterations=2"],
-    "taboo": [word.replace("qwen", "smol") for word in EMBEDDED],
+    "taboo": [
+        *(word.replace("qwen", "smol") for word in EMBEDDED),
+        "team.describer.decode=null",
+        "team.guesser.decode=null",
+    ],
     "tldr_length": [*EMBEDDED, "data.train=null", "train.epochs=null"],
     "tldr": [*EMBEDDED, "train.epochs=null"],
     "arxiv": [*EMBEDDED, "train.epochs=null"],

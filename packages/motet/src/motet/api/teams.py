@@ -131,7 +131,8 @@ def team_config(
         "rollout": {"samples": [8] + [1] * (turns - 1)},
         "algorithm": {"name": "marloo"},
         "optimizer": {"learning_rate": 2e-3 if embedded else 2e-5, "schedule": "linear"},
-        "train": {"steps": steps},
+        # Random weights have nothing to lose by a long step.
+        "train": {"steps": steps, **({"max_step_kl": None} if embedded else {})},
     }
     return make_config(plain, overrides)
 
