@@ -412,7 +412,7 @@ PLAIN = {
     ),
     "walks along many nodes": (
         Suite.asserts(
-            ("n = None\nfor i in range(20_000): n = ListNode(1, n)", "assert f(n) == 20_000"), LIST
+            ("n = None\nfor i in range(10_000): n = ListNode(1, n)", "assert f(n) == 10_000"), LIST
         ),
         "def f(n):\n    count = 0\n    while n:\n        count += n.val\n        n = n.next\n"
         "    return count",
