@@ -34,18 +34,28 @@ NO_CODE = (
 
 
 def code_lines(text: str) -> int:
-    """Return how many lines hold code: neither blank, nor comment, nor docstring."""
+    """Return how many lines hold code: neither blank, nor comment, nor docstring (of a module, a
+    class, a function, or of the attribute above it)."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in NO_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
-        body = getattr(node, "body", None)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            for statement in body[:1] if isinstance(body, list) else []:
-                if ast.get_docstring(node, clean=False) is not None:
+            for before, statement in zip([None, *node.body], node.body, strict=False):
+                if _is_docstring(before, statement):
                     lines -= set(range(statement.lineno, (statement.end_lineno or 0) + 1))
     return len(lines)
+
+
+def _is_docstring(before: ast.stmt | None, statement: ast.stmt) -> bool:
+    """Test for a text at the head of a body or below an assignment (PEP 257 names both)."""
+    return (
+        (before is None or isinstance(before, ast.Assign | ast.AnnAssign))
+        and isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def functions(text: str) -> Iterator[tuple[str, int]]:

@@ -43,6 +43,9 @@ class Optimizer(Settings):
     """Steps over which the rate increases linearly from 0."""
     final_fraction: float = Field(0.1, ge=0.0, le=1.0)
     """Final rate of a linear schedule, as a fraction of learning_rate."""
+    decay_share: float = Field(1.0, gt=0.0, le=1.0)
+    """Share of the steps after the warm-up over which a linear schedule decays, at the end. Before
+    that the rate is constant (warm-up, stable, decay; Hu et al. 2024, "MiniCPM")."""
     betas: tuple[Share, Share] = (0.9, 0.95)
     """AdamW's decay rates of the running averages of the gradient and of its square."""
     epsilon: PositiveFloat = 1e-8
@@ -60,11 +63,10 @@ class Optimizer(Settings):
         """Return the learning rate of gradient step `step` (from 0) of `steps`."""
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / self.warmup_steps
-        fallen = (
-            (step + 1 - self.warmup_steps) / max(1, steps - self.warmup_steps)
-            if self.schedule == "linear"
-            else 0.0
-        )
+        if self.schedule == "constant":
+            return self.learning_rate
+        done = (step + 1 - self.warmup_steps) / max(1, steps - self.warmup_steps)
+        fallen = max(0.0, (done - (1.0 - self.decay_share)) / self.decay_share)
         return self.learning_rate * (1.0 - (1.0 - self.final_fraction) * fallen)
 
 
