@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pydantic import Field, PositiveInt
@@ -85,7 +85,8 @@ class QuickstartProblem:
         kept = [MAPS[self.map].of(x) for x in xs if FILTERS[self.filter].of(x)]
         return REDUCERS[self.reduce].of(kept)
 
-    def tests(self, count: int) -> list[tuple[list[int], Any]]:
+    @lru_cache(maxsize=4096)  # noqa: B019 - one list for each of 1,470 problems
+    def tests(self, count: int) -> tuple[tuple[list[int], Any], ...]:
         """Return `count` lists of 8 integers from -9 to 12, each with its answer.
 
         The same problem always gets the same lists. Lists without an answer are skipped.
@@ -98,7 +99,7 @@ class QuickstartProblem:
                 found.append((xs, self.answer(xs)))
             except ValueError:
                 continue
-        return found
+        return tuple(found)
 
 
 PROBLEMS = tuple(QuickstartProblem(r, m, f) for r in REDUCERS for m in MAPS for f in FILTERS)
@@ -122,6 +123,18 @@ def halves(problem: QuickstartProblem, convention: int) -> dict[str, str]:
         (f"aux(xs):\n return [x for x in xs if {kept}]", f"{mapped} for x in aux(xs)"),
     )[convention]
     return {"aux": f"def {helper}\n", "main": f"def main(xs):\n return {to}({use})\n"}
+
+
+@lru_cache(maxsize=4096)
+def _read(program: str, name: str) -> tuple[bool, bool]:
+    """Return whether a program defines the function `name`, and then whether it calls `aux`.
+
+    A program that defines an `aux` itself does not call its partner's.
+    """
+    tree = parse_bounded(program)
+    if tree is None or definition(tree, name) is None:
+        return False, False
+    return True, calls(tree, "aux") and not binds(tree, "aux")
 
 
 # ------------------------------------------------------------ environment
@@ -175,13 +188,8 @@ class Quickstart(Environment[QuickstartProblem]):
         return Transition(state, rewards, done=True, metrics=terms, success=terms["success"])
 
     async def _judge(self, problem: QuickstartProblem, aux: str, main: str) -> dict[str, float]:
-        helper, entry = parse_bounded(aux), parse_bounded(main)
-        aux_parses = helper is not None and definition(helper, "aux") is not None
-        main_parses = entry is not None and definition(entry, "main") is not None
-        # a `main` that defines an `aux` itself does not call its partner
-        calls_aux = (
-            entry is not None and main_parses and calls(entry, "aux") and not binds(entry, "aux")
-        )
+        aux_parses, _ = _read(aux, "aux")
+        main_parses, calls_aux = _read(main, "main")
         passed = await self._share_passed(problem, aux, main) if aux_parses and calls_aux else 0.0
         if passed == 1.0 and await self._share_passed(problem, NO_AUX, main) == 1.0:
             # `main` passes without its partner, so its call of `aux` has no effect
