@@ -23,6 +23,7 @@ from results_runs import (
     HASTY,
     MANY,
     MUTE,
+    OTHERS,
     PERSUADED,
     PREFERENCES,
     QUICKSTART,
@@ -40,7 +41,7 @@ from results_runs import (
     run,
     summary,
 )
-from results_stability import each_seed, stability
+from results_stability import each_seed, others, stability
 
 from motet.evaluation.intervals import student_t
 from motet_compare.over_seeds import CONFIDENCE_OF_SEEDS
@@ -291,6 +292,7 @@ PARTS = {
     "quickstart": Part(lambda: table(before_and_after([QUICKSTART, FROZEN])), (QUICKSTART, FROZEN)),
     "stability": Part(tabled(stability), (MANY, *HASTY.values())),
     "each_seed": Part(each_seed, (MANY,)),
+    "others": Part(tabled(others), tuple(OTHERS.values())),
     "crossplay": Part(crossplay, (QUICKSTART,)),
     "relay": Part(lambda: table(before_and_after(RELAYS)), RELAYS),
     "relay_controls": Part(tabled(relay_controls), (*RELAYS, MUTE)),

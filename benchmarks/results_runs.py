@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -32,6 +33,9 @@ class Experiment:
     config: str
     overrides: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0, 1, 2)
+    warmed_by: "Experiment | None" = None
+    """Whose models, warmed up with the same seed and settings, are taken. That changes no figure
+    (tests/results_page_test.py) and saves the warm-up, two thirds of the time of a quickstart."""
 
     def folder(self, seed: int) -> Path:
         return RUNS / f"{self.name}-seed{seed}"
@@ -41,6 +45,7 @@ class Experiment:
             "train",
             self.config,
             *self.overrides,
+            *self._model(seed),
             f"seed={seed}",
             f"name={self.name}-seed{seed}",
         ]
@@ -52,26 +57,55 @@ class Experiment:
             str(RUNS),
         ]
 
+    def _model(self, seed: int) -> Sequence[str]:
+        if self.warmed_by is None:
+            return ()
+        model = self.warmed_by.folder(seed) / "models" / "tiny"
+        return (f"models.tiny.path={model}", "warmup=null")
+
 
 QUICKSTART = Experiment("quickstart", "quickstart", seeds=(0, 1, 2, 3, 4))
 MANY = Experiment("quickstart", "quickstart", seeds=tuple(range(48)))
+SIXTEEN = tuple(range(16))
+FIXED_PAIRS = (
+    "rollout={samples: [8], pairing: aligned}",
+    "train={steps: 60, tasks_per_step: 8}",
+    "optimizer.decay_share=1",
+)
+"""Eight games of eight problems, as in the quickstart until 2026-11-26 and in its configs that
+learn from pairs of games."""
+PLAIN = (
+    *FIXED_PAIRS,
+    "optimizer={learning_rate: 6e-4, relative_epsilon: 0}",
+    "train.max_step_kl=null",
+)
 HASTY = {
     f"{times} times as high": Experiment(
         f"quickstart_x{times}",
         "quickstart",
         (f"optimizer.learning_rate={times}e-3",),
-        seeds=tuple(range(16)),
+        SIXTEEN,
+        warmed_by=MANY,
     )
     for times in (2, 4)
 } | {
     "as until 2026-11-26: 6e-4, without brakes": Experiment(
-        "quickstart_plain",
-        "quickstart",
-        ("optimizer={learning_rate: 6e-4, relative_epsilon: 0}", "train.max_step_kl=null"),
-        seeds=tuple(range(16)),
+        "quickstart_plain", "quickstart", PLAIN, SIXTEEN, MANY
     )
 }
 """Row of the table of stability -> its runs: higher rates, and the config that it had before."""
+OTHERS = {
+    **{
+        name: Experiment(name, "quickstart", (f"algorithm.name={name}",), SIXTEEN, MANY)
+        for name in ("remax", "maremax")
+    },
+    "MADPO, iterative": Experiment(
+        "quickstart_madpo_iter", "quickstart_madpo_iter", (), SIXTEEN, MANY
+    ),
+    "MARLHF, iterative": Experiment("quickstart_marlhf", "quickstart_marlhf", (), SIXTEEN, MANY),
+    **{name: Experiment(name, name, (), SIXTEEN) for name in ("relay", "debate")},
+}
+"""Row of the table of other algorithms and games -> its runs."""
 FROZEN = Experiment("quickstart_frozen", "quickstart_frozen")
 RELAYS = tuple(Experiment(name, name, seeds=(0, 1, 2, 3)) for name in ("relay", "relay_tree"))
 BUGFIX = Experiment("bugfix_tiny", "bugfix_tiny")
@@ -116,9 +150,9 @@ REWARD_ONCE = (
 )
 """All pairs for the reward model come from the initial team: 96 problems with 40 games each."""
 PREFERENCES = {
-    "MAGRPO": QUICKSTART,
+    "MAGRPO": Experiment("quickstart_magrpo8", "quickstart", FIXED_PAIRS),
     "MAGRPO, twice the samples": Experiment(
-        "quickstart_magrpo16", "quickstart", ("rollout.samples=[16]",)
+        "quickstart_magrpo16", "quickstart", (*FIXED_PAIRS, "rollout.samples=[16]")
     ),
     "MADPO, one shot": Experiment("quickstart_madpo_once", "quickstart_madpo", ONE_SHOT),
     "MADPO, iterative": Experiment("quickstart_madpo_iter", "quickstart_madpo_iter"),

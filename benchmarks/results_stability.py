@@ -8,7 +8,16 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from results_runs import HASTY, MANY, ROOT, heldout, metrics, summary
+from results_runs import (
+    HASTY,
+    MANY,
+    OTHERS,
+    ROOT,
+    Experiment,
+    heldout,
+    metrics,
+    summary,
+)
 
 PLOT = ROOT / "docs" / "stability.png"
 FALL = 0.3
@@ -28,24 +37,57 @@ def stability() -> Iterator[Sequence[str]]:
         "CPU s, median",
     )
     for name, experiment in (("as configured", MANY), *HASTY.items()):
-        folders = [experiment.folder(seed) for seed in experiment.seeds]
-        after = [heldout(folder, "after") for folder in folders]
-        scaled = [
-            row["learn/step_scaled"] < 1.0
-            for folder in folders
-            for row in metrics(folder, "learn/step_scaled")
-        ]
+        after = [heldout(experiment.folder(seed), "after") for seed in experiment.seeds]
+        cpu = median(summary(experiment.folder(seed))["cpu_seconds"] for seed in experiment.seeds)
         yield (
             name,
-            str(len(folders)),
+            str(len(after)),
             f"**{mean(after):.3f}**",
             f"{min(after):.3f}",
             str(sum(value < 0.8 for value in after)),
             str(sum(value < 0.05 for value in after)),
-            f"{mean(falls(successes(folder)) for folder in folders):.2f}",
-            f"{mean(scaled):.1%}" if scaled else "no bound",
-            f"{median(summary(folder)['cpu_seconds'] for folder in folders):.0f}",
+            *_steps(experiment),
+            f"{cpu:.0f}" if experiment.warmed_by is None else f"{cpu:.0f} without the warm-up",
         )
+
+
+def others() -> Iterator[Sequence[str]]:
+    yield (
+        "run",
+        "runs",
+        "mean before",
+        "mean after",
+        "lowest",
+        "at 0",
+        f"falls of over {FALL} per run",
+        "steps scaled back",
+    )
+    for name, experiment in OTHERS.items():
+        before = [heldout(experiment.folder(seed), "before") for seed in experiment.seeds]
+        after = [heldout(experiment.folder(seed), "after") for seed in experiment.seeds]
+        yield (
+            name,
+            str(len(after)),
+            f"{mean(before):.3f}",
+            f"**{mean(after):.3f}**",
+            f"{min(after):.3f}",
+            str(sum(value < 0.05 for value in after)),
+            *_steps(experiment),
+        )
+
+
+def _steps(experiment: Experiment) -> tuple[str, str]:
+    """Return the falls per run, and the share of steps that were scaled back."""
+    folders = [experiment.folder(seed) for seed in experiment.seeds]
+    scaled = [
+        row["learn/step_scaled"] < 1.0
+        for folder in folders
+        for row in metrics(folder, "learn/step_scaled")
+    ]
+    return (
+        f"{mean(falls(successes(folder)) for folder in folders):.2f}",
+        f"{mean(scaled):.1%}" if scaled else "no bound",
+    )
 
 
 def each_seed() -> str:

@@ -1,10 +1,13 @@
 """`make results` writes the tables of docs/results.md and keeps the text around them."""
 
+import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
+
+import motet
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "speed")]
@@ -35,3 +38,29 @@ def test_new_tables_leave_the_text_around_them_as_it_is():
 def test_a_table_without_a_place_is_an_error():
     with pytest.raises(ValueError, match="writes zoo"):
         results.filled("# Results", {"zoo": results.Part(lambda: "new")})
+
+
+@pytest.mark.wide
+def test_a_run_from_the_warmed_up_model_of_another_has_its_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr("results_runs.RUNS", tmp_path)
+    short = ("warmup.steps=5", "train.steps=3", "evaluation.tasks=16")
+    first = results.Experiment("first", "quickstart", short)
+    other = results.Experiment("other", "quickstart", short, warmed_by=first)
+    for one in (first, other):
+        config, *overrides = one.command(seed=4)[2:-3]
+        motet.train(config, overrides, runs=tmp_path, show="silent")
+    rows = [figures(one.folder(4)) for one in (first, other)]
+    assert len(rows[0]) >= 3
+    assert rows[0] == rows[1]
+    weights = [sorted((one.folder(4) / "team").rglob("*.safetensors")) for one in (first, other)]
+    assert len(weights[0]) == 2
+    assert [file.read_bytes() for file in weights[0]] == [file.read_bytes() for file in weights[1]]
+
+
+def figures(run: Path) -> list[dict[str, float]]:
+    """Return the rows of a run's metrics without times and memory."""
+    rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [
+        {name: value for name, value in row.items() if not name.startswith(("time", "memory"))}
+        for row in rows
+    ]

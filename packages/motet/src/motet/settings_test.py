@@ -31,6 +31,14 @@ def test_the_rate_rises_to_its_highest_and_falls_to_its_share_at_the_last_step()
     assert rates[4:] == pytest.approx([0.85, 0.7, 0.55, 0.4, 0.25, 0.1])
 
 
+def test_a_rate_stays_until_the_share_of_the_steps_over_which_it_falls():
+    settings = Optimizer(
+        learning_rate=1.0, schedule="linear", warmup_steps=2, final_fraction=0.2, decay_share=0.5
+    )
+    rates = [settings.rate(step, 10) for step in range(10)]
+    assert rates == pytest.approx([0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2])
+
+
 def test_a_constant_schedule_stays():
     assert [Optimizer(learning_rate=2.0).rate(step, 3) for step in range(3)] == [2.0, 2.0, 2.0]
 
