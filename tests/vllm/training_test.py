@@ -52,7 +52,7 @@ def test_the_quickstart_learns_through_vllm(tmp_path: Path, warm: str, seed: int
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert summary["heldout"]["after"]["success"] >= 0.9
     steps = [row for row in rows_of(run) if "publish/probe_max" in row]
-    assert len(steps) == 60
+    assert len(steps) == summary["steps"] == motet.read_config("quickstart").train.steps
     assert max(row["publish/probe_max"] for row in steps) < 1e-4
     assert max(row["learn/sampling_logp_difference"] for row in steps) < 1e-5
     published = {name for row in steps for name in row if name.startswith("publish/")}

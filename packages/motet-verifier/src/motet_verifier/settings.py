@@ -71,10 +71,11 @@ class VerifierTraining(Settings):
     def _refuse_what_is_not_used(self) -> Self:
         if self.train == "full" and self.lora != Lora():
             raise ValueError("got lora settings with train: full, expected train: lora: drop one")
-        optimizer, usual = self.optimizer, VerifierOptimizer().final_fraction
-        if optimizer.schedule == "constant" and optimizer.final_fraction != usual:
-            raise ValueError(
-                f"got optimizer.final_fraction {optimizer.final_fraction} with schedule: constant, "
-                f"which never lowers the rate: leave it at {usual}, or use schedule: linear"
-            )
+        for key in ("final_fraction", "decay_share"):
+            got, usual = getattr(self.optimizer, key), getattr(VerifierOptimizer(), key)
+            if self.optimizer.schedule == "constant" and got != usual:
+                raise ValueError(
+                    f"got optimizer.{key} {got} with schedule: constant, which never lowers the "
+                    f"rate: leave it at {usual}, or use schedule: linear"
+                )
         return self

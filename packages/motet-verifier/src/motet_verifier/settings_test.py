@@ -20,6 +20,10 @@ MODEL = {"path": "some/model"}
             {"optimizer": {"schedule": "constant", "final_fraction": 0.5}},
             "optimizer.final_fraction … 0.5 … schedule: constant … 0.1 … schedule: linear",
         ),
+        (
+            {"optimizer": {"schedule": "constant", "decay_share": 0.5}},
+            "optimizer.decay_share … 0.5 … schedule: constant … 1.0 … schedule: linear",
+        ),
     ],
 )
 def test_settings_without_effect_are_refused(settings, message):
