@@ -269,6 +269,7 @@ print(json.dumps(said))
 """Runs several commands in one process, and prints what each of them wrote as an error."""
 
 
+@pytest.mark.wide
 def test_what_is_not_installed_is_one_line_that_names_the_extra(core: Path, tmp_path: Path) -> None:
     homes = ("train", "quickstart", "cluster.learners.gpus=0")
     extra_of = {

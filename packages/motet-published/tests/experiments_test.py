@@ -23,6 +23,7 @@ from motet_published.maporl_keys import KEYS as MAPORL_KEYS
 from motet_published.translate import TRAINERS
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.published_commands import COMMANDS, problem
+from tests.fixtures.wide import widely
 from tests.small_runs import ROOT, episodes, steps, weights
 
 pytestmark = pytest.mark.filterwarnings(
@@ -163,7 +164,7 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("name", widely(DATA, keep=["magrpo_mbpp", "iac_che"]))
 def test_an_experiment_trains_on_rows_of_its_own_data(name, tmp_path, monkeypatch):
     file = ROOT.parent / "shared" / "data" / DATA[name]
     if not file.is_file():

@@ -15,6 +15,7 @@ import pytest
 
 from codejudge import Level, Limits, Sandbox, Suite, Verdict
 from codejudge.needs import needs_files, needs_object
+from tests.fixtures.wide import widely
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
 pytestmark = pytest.mark.skipif(
@@ -62,7 +63,7 @@ def test_every_solution_of_humaneval_passes_and_no_empty_body_does(sandbox: Sand
     assert {verdict.failure for verdict in (*solved, *empty)} == {None}
 
 
-@pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.parametrize("split", widely(["train", "validation"], keep=["validation"]))
 def test_every_solution_of_mbpp_passes(split: str, sandbox: Sandbox) -> None:
     found = rows(f"mbpp/{split}.jsonl")
     suites = [

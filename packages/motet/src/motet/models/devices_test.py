@@ -275,6 +275,7 @@ KEPT = {"MALLOC_MMAP_THRESHOLD_": str(32 * 2**20), "MALLOC_TRIM_THRESHOLD_": str
 or may not do so: that depends on where the small blocks happen to lie."""
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "mallinfo2"),
     reason="another C library keeps its memory otherwise",
