@@ -632,6 +632,16 @@ def test_a_run_that_shortened_long_prompts_is_read(small, tmp_path):
         load_config(small, ["rollout.on_long_prompt=drop_oldest_turn"])
 
 
+def test_a_run_of_before_steps_were_bounded_goes_on_without_a_bound(small, tmp_path):
+    now = dump_config(load_config(small))
+    assert "  max_step_kl: 0.3\n" in now
+    (tmp_path / "config.yaml").write_text(now)
+    assert load_recorded(tmp_path / "config.yaml").train.max_step_kl == 0.3
+    (tmp_path / "config.yaml").write_text(now.replace("  max_step_kl: 0.3\n", ""))
+    assert load_recorded(tmp_path / "config.yaml").train.max_step_kl is None
+    assert load_config(small).train.max_step_kl == 0.3
+
+
 def test_a_recorded_tracker_of_before_is_read_over_and_a_new_one_is_unknown(small, tmp_path):
     then = dump_config(load_config(small)).replace(
         "  trackio: null", "  mlflow: {experiment: motet}\n  trackio: null"
