@@ -13,7 +13,7 @@ from motet.credit.baselines import BASELINES, Comparison
 from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES
 from motet.settings import GroupCredit, Settings
-from tests.fixtures.messages import says
+from tests.fixtures.messages import facts, says
 
 SMALL = """\
 name: small
@@ -460,6 +460,15 @@ def test_python_makes_the_same_config_as_a_file(small):
     assert make_config(data, ["seed=3"]).seed == 3
     with pytest.raises(ConfigError, match=r"^decode\.topk: unknown key; did you mean top_k\?$"):
         make_config({**data, "decode": {"topk": 1}})
+
+
+def test_a_colon_without_a_space_is_said(small):
+    """A shell breaks an override at its spaces, so people leave them out."""
+    with pytest.raises(
+        ConfigError, match=facts("optimizer.learning_rate:6e-4 … learning_rate: 6e-4 … space")
+    ):
+        load_config(small, ["optimizer={learning_rate:6e-4}"])
+    assert load_config(small, ["optimizer={learning_rate: 6e-4}"]).optimizer.learning_rate == 6e-4
 
 
 @pytest.mark.parametrize(

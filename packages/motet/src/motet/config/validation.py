@@ -179,6 +179,9 @@ def _keys_at(annotation: Any, path: KeyPath) -> list[str]:
 
 
 def _meant(key: str, valid: list[str]) -> str:
+    name, colon, value = key.partition(":")
+    if colon and name in valid:
+        return f"write {name}: {value}, with a space after the colon"
     close = get_close_matches(key, valid, n=1)
     return (
         f"did you mean {close[0]}?"
