@@ -14,6 +14,7 @@ import pytest
 
 from codejudge import Call, CaseResult, Level, Limits, Returned, Sandbox, Suite, Verdict, trial
 from codejudge.errors import SandboxFault
+from tests.fixtures.messages import facts
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="limits of address space are Linux's"
@@ -253,7 +254,7 @@ def test_what_goes_wrong_before_a_program_began_is_a_fault(
     monkeypatch.setattr(worker, "_BOOT", worker._BOOT.replace("server.main(*sys.argv[2:])", broken))
     with (
         Sandbox(workers=1, minimum=Level.LIMITS) as made,
-        pytest.raises(SandboxFault, match="ended before it ran the program"),
+        pytest.raises(SandboxFault, match=facts("before … program … wait status")),
     ):
         made.judge_sync(["def f(x): return x + 1"], PAIR)
 

@@ -5,6 +5,7 @@ import pytest
 
 from codejudge.plan import SuiteKind, Text, compiled, find, imports
 from codejudge.protocol import CASE, Compiled
+from tests.fixtures.messages import facts
 
 
 def of(
@@ -118,7 +119,7 @@ def test_what_a_suite_imports() -> None:
 def test_a_suite_that_parses_and_does_not_compile_is_none(test: str) -> None:
     ast.parse(test)
     text = Text("check", f"{test}\ndef check(candidate):\n    assert candidate() == 1", ())
-    with pytest.raises(ValueError, match="got a suite that is not valid Python: "):
+    with pytest.raises(ValueError, match=facts("suite … not valid Python")):
         find(text)
 
 
@@ -133,7 +134,7 @@ def test_a_suite_that_is_too_deep_for_the_compiler_is_none() -> None:
         try:
             compile(ast.parse(source), "<suite>", "exec")
         except (RecursionError, MemoryError):
-            with pytest.raises(ValueError, match="got a suite that is not valid Python: "):
+            with pytest.raises(ValueError, match=facts("suite … not valid Python")):
                 find(Text("check", source, ()))
             return
     pytest.skip("this Python compiles whatever it parses")

@@ -12,6 +12,7 @@ import pytest
 from codejudge import Call, Level, Limits, NotRun, Raised, Returned, Sandbox, worker
 from codejudge.errors import SandboxError, SandboxFault
 from codejudge.pool import _Cache
+from tests.fixtures.messages import facts
 
 STRONGEST = Level.SECCOMP if sys.platform == "linux" else Level.LIMITS
 SLEEP = "import time\ndef main(): time.sleep(3600)"
@@ -219,12 +220,14 @@ def test_servers_that_keep_dying_are_a_fault_and_no_verdict(
     with Sandbox(workers=1, minimum=STRONGEST) as sandbox:
         monkeypatch.setattr(worker, "_BOOT", "raise SystemExit")
         kill_idle_server(sandbox)
-        with pytest.raises(SandboxFault, match="a sandbox server did not answer"):
+        with pytest.raises(SandboxFault, match=facts("sandbox server … not answer")):
             sandbox.run_sync(["def main(): return 1"], [Call("main")])
 
 
 def test_a_machine_without_the_wanted_level_is_refused() -> None:
-    with pytest.raises(SandboxError, match="got LIMITS on this machine, expected at least SECCOMP"):
+    with pytest.raises(
+        SandboxError, match=facts("got LIMITS … expected … SECCOMP … minimum LIMITS")
+    ):
         Sandbox(workers=1, minimum=Level.SECCOMP, maximum=Level.LIMITS)
     with pytest.raises(SandboxError, match="workers: got 0"):
         Sandbox(workers=0)
@@ -235,7 +238,9 @@ def test_a_later_server_with_less_protection_is_not_used(monkeypatch: pytest.Mon
     with Sandbox(workers=1, minimum=STRONGEST) as sandbox:
         monkeypatch.setattr(worker, "_highest", lambda layers: Level.LIMITS)
         kill_idle_server(sandbox)
-        with pytest.raises(SandboxFault, match="a new sandbox server: got level"):
+        with pytest.raises(
+            SandboxFault, match=facts("new … server … LIMITS … expected … first server")
+        ):
             sandbox.run_sync(["def main(): return 1"], [Call("main")])
 
 

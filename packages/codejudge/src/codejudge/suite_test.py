@@ -1,6 +1,7 @@
 import pytest
 
 from codejudge import Case, CaseResult, Suite, Verdict
+from tests.fixtures.messages import facts
 
 CHECK = """
 METADATA = {}
@@ -131,5 +132,5 @@ def test_the_statements_of_a_suite_may_be_a_column_of_a_dataset():
     listed = Suite.asserts(["assert f(1) == 2", "assert f(2) == 3"])
     assert listed == Suite.asserts(("assert f(1) == 2", "assert f(2) == 3"))
     assert len(listed.cases) == 2
-    with pytest.raises(TypeError, match="expected a list of strings"):
+    with pytest.raises(TypeError, match=facts("'assert f(1) == 2' … expected … list")):
         Suite.asserts("assert f(1) == 2")

@@ -8,6 +8,7 @@ from codejudge import CaseResult, Limits, Suite, verdict
 from codejudge.errors import SandboxFault
 from codejudge.protocol import BEGIN, DONE, END, READY, REPLY
 from codejudge.verdict import JudgeRun, read
+from tests.fixtures.messages import facts
 
 SUITE = Suite.asserts(("assert f(1)", "assert f(2)", "assert f(3)"))
 LIMITS = Limits(wall_seconds=2.0, cpu_seconds=1)
@@ -87,7 +88,7 @@ def test_a_program_that_did_not_come_to_its_tests_says_why() -> None:
     ],
 )
 def test_a_judge_that_fails_is_a_fault_and_no_verdict(wire: bytes) -> None:
-    with pytest.raises(SandboxFault, match="a judge of the sandbox"):
+    with pytest.raises(SandboxFault, match=facts("judge of the sandbox")):
         read(wire, SUITE, LIMITS)
 
 
