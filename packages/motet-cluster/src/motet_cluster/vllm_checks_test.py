@@ -17,6 +17,7 @@ from motet_cluster.actors import Bundle
 from motet_cluster.models import _with_engines
 from motet_cluster.vllm_checks import check_engines, check_installed, check_training, rank_of
 from motet_cluster.vllm_engine import vllm_rank
+from tests.fixtures.messages import facts
 
 QUICKSTART = config_path("quickstart")
 VLLM = ["cluster.samplers.engine=vllm", "cluster.samplers.gpus=0", "cluster.learners.gpus=0"]
@@ -137,7 +138,7 @@ def test_engines_are_checked_with_the_temperature_of_the_team(
     monkeypatch.setattr(vllm_checks, "check_installed", lambda engines: None)
     for fine in (None, 0.0, 0.7):
         check_engines(fine)
-    with pytest.raises(ConfigError, match=r"the team samples at temperature 3; .* 0\.01 to 2"):
+    with pytest.raises(ConfigError, match=facts("team … temperature 3 … 0.01 to 2")):
         check_engines(3.0)
 
 
