@@ -22,7 +22,7 @@ from motet_verifier.api_choosing import choose_answers, scorer_of
 from motet_verifier.choosing import METHODS
 from motet_verifier.model import Verifier
 from tests.fixtures.http_servers import ScoreServer, running
-from tests.fixtures.messages import says
+from tests.fixtures.messages import facts, says
 from tests.fixtures.model_folders import make_model_folder
 from tests.small_runs import ROOT, recorded, run_config
 
@@ -218,14 +218,14 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
     for row in (row for turn in turns for row in turn):
         shown = [f"{found['mean']:.3f}" for found in row["accuracy"].values()]
         assert [str(row["k"]), "4", f"{row['tokens_per_task']:,.1f}", *shown] in table_rows
-    assert "chosen from k games after turn 2" in out
+    assert says(out, "from k games … turn 2")
     assert all(len(line) <= 80 for line in out.splitlines() if "│" in line)
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("--verifier nowhere", "nowhere … verifier.json … the folder of a verifier"),
+        ("--verifier nowhere", "nowhere … verifier.json … folder of a verifier"),
         ("--verifier http://127.0.0.1:1", "http://127.0.0.1:1/predict: the connection failed"),
         (
             "--verifier http://",
@@ -239,7 +239,7 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
         ("--verifier nowhere --best-of 0", "best_of … 0 … 1 to 1 … games per task"),
         (
             "--verifier nowhere --best-of 2,2",
-            "--best-of … '2,2' … different whole numbers separated by commas",
+            "--best-of … '2,2' … whole numbers … commas",
         ),
         ("--best-of 2", "Missing option '--verifier'"),
         (
@@ -249,7 +249,7 @@ def test_a_server_chooses_and_it_is_printed_as_json_as_a_table_and_as_a_picture(
         ("--verifier nowhere --plot x.jpg", "--plot … x.jpg … .png"),
         (
             f"environment.name={ROOT}/tests/games.py:Coded --verifier nowhere",
-            "has no question and no grade",
+            "Coded … no question … no grade",
         ),
     ],
 )
@@ -260,9 +260,9 @@ def test_what_cannot_work_is_one_line_before_any_play(command, options, complain
 
 
 def test_what_is_no_verifier_is_refused(evaluated):
-    with pytest.raises(ConfigError, match="expected an address, a folder, or an object with score"):
+    with pytest.raises(ConfigError, match=facts("address … folder … score")):
         evaluated(0.5)
-    with pytest.raises(ConfigError, match="expected an address, a folder, or an object with score"):
+    with pytest.raises(ConfigError, match=facts("address … folder … score")):
         evaluated(None)
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from motet.clients.reward_server import VerifierFault
 from motet_verifier.model import Verifier
+from tests.fixtures.messages import says
 from tests.fixtures.wide import widely
 from tests.verifier_serving import CHATS, body, client, serving
 
@@ -213,7 +214,9 @@ def in_bytes(head):
 def test_a_body_that_comes_slowly_is_refused_with_the_reason_and_closed(strict, sent):
     head, _, content = answer_of(strict, *sent).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408 ")
-    assert json.loads(content) == {"error": "the body did not arrive within 1 s"}
+    ((key, said),) = json.loads(content).items()
+    assert key == "error"
+    assert says(said, "body … within 1 s")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +315,8 @@ def test_what_is_not_answered_in_the_grace_period_is_given_up(verifier_folder):
             with suppress(ConnectionResetError):
                 assert connection.recv(1000) == b""
         assert code == 0
-        assert complaints == "1 requests were not answered within 1 s and are dropped\n"
+        assert says(complaints, "1 requests … within 1 s … dropped")
+        assert complaints.count("\n") == 1
 
 
 def test_a_second_signal_ends_it_at_once(verifier_folder):

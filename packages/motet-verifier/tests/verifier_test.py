@@ -25,6 +25,7 @@ from motet.rollout.record import read_episodes
 from motet_verifier.answers import LabelledAnswer, as_chat, read_answers, write_answers
 from motet_verifier.model import Verifier
 from motet_verifier.train import read_all, score_all
+from tests.fixtures.messages import says
 from tests.fixtures.verifiers import make_verifier_folder
 
 pytestmark = pytest.mark.filterwarnings(
@@ -246,40 +247,38 @@ def test_the_configs_expert_writes_for_an_environment_that_asks_for_none(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("sample {debate} --temperatures hot", ("--temperatures is 'hot'; expected "
-        "different numbers separated by commas")),
-        ("sample {debate} {exact} --temperatures 0 --into {new}", "finite numbers above 0"),
-        ("sample {debate} {exact} --temperatures nan --into {new}", "finite numbers above 0"),
-        ("sample {debate} {exact} --temperatures inf --into {new}", "finite numbers above 0"),
-        ("sample {debate} {exact} --temperatures 1,,2 --into {new}", ("expected different "
-        "numbers separated by commas")),
-        ("sample {debate} {exact} --tasks 0 --into {new}", "tasks is 0; expected 1 or more"),
-        ("sample {debate} {exact} --into {taken}", "exists; expected a file that does not exist"),
-        ("sample {debate} {exact} --agents zoe --into {new}", "agent 'zoe'; expected one of a, b"),
-        ("sample {quickstart} --into {new}", "has no question and no grade"),
+        ("sample {debate} --temperatures hot", "--temperatures … 'hot' … numbers … commas"),
+        ("sample {debate} {exact} --temperatures 0 --into {new}", "finite … above 0"),
+        ("sample {debate} {exact} --temperatures nan --into {new}", "finite … above 0"),
+        ("sample {debate} {exact} --temperatures inf --into {new}", "finite … above 0"),
+        ("sample {debate} {exact} --temperatures 1,,2 --into {new}",
+         "--temperatures … '1,,2' … numbers … commas"),
+        ("sample {debate} {exact} --tasks 0 --into {new}", "tasks … 0 … 1 or more"),
+        ("sample {debate} {exact} --into {taken}", "exists … another name"),
+        ("sample {debate} {exact} --agents zoe --into {new}", "'zoe' … a, b"),
+        ("sample {quickstart} --into {new}", "no question … no grade"),
         ("sample nowhere.yaml", "nowhere.yaml does not exist"),
         ("balance nowhere.jsonl {debate} {exact}", "nowhere.jsonl does not exist"),
-        ("balance {answers} {debate} {exact} --writer zoe", ("writer is 'zoe'; expected expert or "
-        "one of the agents a, b")),
-        ("balance {answers} {debate} {exact} --writer expert", "the config has no expert"),
-        ("balance {answers} {debate} {exact} --split eval", "have no task"),
-        ("balance {answers} {debate} {exact} --each 0", "expected 1 or more"),
-        ("balance {answers} {debate} {exact} --temperature 0", "a temperature above 0"),
-        ("balance {answers} {debate} {exact} --into {answers}", ("exists; expected a file that "
-        "does not exist")),
-        ("balance {empty} {debate} {exact} --into {new}", "has no answers; expected one per line"),
+        ("balance {answers} {debate} {exact} --writer zoe", "writer … 'zoe' … expert … a, b"),
+        ("balance {answers} {debate} {exact} --writer expert", "no expert"),
+        ("balance {answers} {debate} {exact} --split eval", "no task"),
+        ("balance {answers} {debate} {exact} --each 0", "each … 0 … 1 or more"),
+        ("balance {answers} {debate} {exact} --temperature 0", "temperature … 0 … above 0"),
+        ("balance {answers} {debate} {exact} --into {answers}",
+         "answers.jsonl exists … another name"),
+        ("balance {empty} {debate} {exact} --into {new}", "empty has no answers … one per line"),
         ("balance {noise} {debate} {exact} --into {new}", "noise:1 is not an answer"),
-        ("train {tiny} {empty} --into {new}", "has no answers; expected one per line"),
+        ("train {tiny} {empty} --into {new}", "empty has no answers … one per line"),
         ("train {tiny} {noise} --into {new}", "noise:1 is not an answer"),
-        ("train {tiny} {taken} --into {new}", "is a folder; expected a regular file"),
-        ("train {tiny} {one} --into {new}", ("held_out 0.1 of 1 questions leaves "
-        "1 for training and 0")),
-        ("train {tiny} {right} --into {new}", "training answers are right; expected both kinds"),
+        ("train {tiny} {taken} --into {new}", "folder … expected … file"),
+        ("train {tiny} {one} --into {new}", "held_out 0.1 of 1 questions … 1 for training … 0"),
+        ("train {tiny} {right} --into {new}", "training answers … right … both"),
         ("train {noise} {answers} --into {new}", "noise"),
-        ("train {tiny} {answers} --into {taken}", "exists; expected a folder that does not exist"),
-        ("train {tiny} {answers} epoch=1 --into {new}", "epoch: unknown key; did you mean epochs"),
-        ("train {tiny} {answers} held_out=0.001 --into {new}", "leave"),
-        ("train {tiny} {answers} train=lora --into {new}", "an embedded model has random weights"),
+        ("train {tiny} {answers} --into {taken}", "exists … another name"),
+        ("train {tiny} {answers} epoch=1 --into {new}", "epoch … unknown … epochs"),
+        ("train {tiny} {answers} held_out=0.001 --into {new}",
+         "held_out 0.001 of 60 questions … 60 for training … 0"),
+        ("train {tiny} {answers} train=lora --into {new}", "embedded … random weights"),
         ("train {tiny} {tiny} --into {new}", "is not an answer"),
         ("serve {new}", "has no verifier.json"),
     ],
@@ -297,6 +296,6 @@ def test_what_is_wrong_is_one_line(made, tmp_path, monkeypatch, capsys, line, co
     }  # fmt: skip
     printed, code = command("verifier " + line.format(**places), monkeypatch, capsys)
     assert code in (1, 2)
-    assert complaint in printed.replace("\n", " ")
+    assert says(printed.replace("\n", " "), complaint)
     assert "Traceback" not in printed
     assert not Path(places["new"]).exists()

@@ -14,6 +14,7 @@ from motet_verifier.answers import (
     some_answers,
     write_answers,
 )
+from tests.fixtures.messages import facts
 
 ASKED = (Message("system", "be brief"), Message("user", "2+2?\u2028"))
 
@@ -37,10 +38,10 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("{", r"answers\.jsonl:2 is not an answer: the line: Invalid JSON"),
+        ("{", "answers.jsonl:2 … the line … Invalid JSON"),
         (
             '{"question": "q", "prompt": [], "text": "", "answer": "", "right": true}',
-            "prompt: Tuple should have at least 1",
+            "prompt … at least 1",
         ),
         (
             (
@@ -56,10 +57,10 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
             ),
             "right: Input",
         ),
-        ('{"question": 1}', "question: Input should be a valid string"),
-        ('{"quest": "q"}', "question: Field required"),
-        ("[]", "the line: Input should be an object"),
-        ('"q"', "the line: Input should be an object"),
+        ('{"question": 1}', "question … string"),
+        ('{"quest": "q"}', "question … required"),
+        ("[]", "the line … object"),
+        ('"q"', "the line … object"),
         (
             (
                 '{"question": "q", "prompt": [{"role": "user", "content": "", "x": 1}], "text": '
@@ -72,21 +73,21 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
                 '{"question": "q", "prompt": [{"role": "user", "content": ""}], "text": "", '
                 '"answer": "", "right": true, "ease": 2}'
             ),
-            "ease: Input should be less than or equal to 1",
+            "ease … less … 1",
         ),
     ],
 )
 def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str, complaint: str) -> None:
     file = tmp_path / "answers.jsonl"
     file.write_bytes(LabelledAnswer("q", ASKED, "x", "x", True).line() + f"\n{line}\n".encode())
-    with pytest.raises(ConfigError, match=complaint):
+    with pytest.raises(ConfigError, match=facts(complaint)):
         read_answers(file)
 
 
 def test_a_file_that_is_absent_or_none_or_no_text_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="does not exist; expected a file of answers"):
+    with pytest.raises(ConfigError, match=facts("none.jsonl does not exist")):
         read_answers(tmp_path / "none.jsonl")
-    with pytest.raises(ConfigError, match=r"is a folder; expected a regular file"):
+    with pytest.raises(ConfigError, match=facts(f"{tmp_path.name} … folder … expected … file")):
         read_answers(tmp_path)
     for noise in (
         b"\xff\xfe{}",
@@ -97,12 +98,12 @@ def test_a_file_that_is_absent_or_none_or_no_text_is_one_line(tmp_path: Path) ->
         (tmp_path / "bytes").write_bytes(
             LabelledAnswer("q", ASKED, "x", "x", True).line() + b"\n" + noise
         )
-        with pytest.raises(ConfigError, match=r"bytes:2 is not an answer: the line: Invalid JSON"):
+        with pytest.raises(ConfigError, match=facts("bytes:2 … the line … Invalid JSON")):
             read_answers(tmp_path / "bytes")
 
 
 def test_a_file_without_answers_is_some_where_none_are_needed_only(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n\n")
     assert read_answers(tmp_path / "empty") == []
-    with pytest.raises(ConfigError, match="has no answers; expected one per line"):
+    with pytest.raises(ConfigError, match=facts("empty has no answers … one per line")):
         some_answers(tmp_path / "empty")

@@ -14,6 +14,7 @@ import pytest
 from motet_verifier.app import create_app
 from motet_verifier.protocol import WRONG
 from motet_verifier.server_settings import VerifierServerSettings
+from tests.fixtures.messages import says
 from tests.fixtures.verifiers import Saying
 
 KEY = "sk-secret-0123456789"
@@ -100,18 +101,21 @@ def test_faults_of_an_answer_are_its_askers_and_those_of_the_model_pass(saying):
     answers = ask(
         saying, predict("poison"), predict("1", "unreadable"), predict("memory"), predict("1")
     )
-    assert [(one.status_code, one.json()) for one in answers] == [
-        (422, {"error": "not a finite number"}),
-        (422, {"error": "answer 2 of 2: nobody can read that"}),
-        (503, {"error": "the verifier could not compute: out of memory"}),
-        (200, {"result": [1.0]}),
-    ]
+    assert [one.status_code for one in answers] == [422, 422, 503, 200]
+    for one, said in zip(
+        answers,
+        ("finite number", "answer 2 of 2 … nobody can read that", "compute … out of memory"),
+        strict=False,
+    ):
+        assert says(one.json()["error"], said)
+    assert answers[-1].json() == {"result": [1.0]}
 
 
 def test_a_mistake_of_ours_is_said_without_its_words_and_the_next_request_is_served(saying):
     mistaken, after = ask(saying, predict("mistake"), predict("1"))
     assert mistaken.status_code == 500
-    assert mistaken.json() == {"error": "the server has an internal error (TypeError): see its log"}
+    assert mistaken.json().keys() == {"error"}
+    assert says(mistaken.json()["error"], "internal error … TypeError … log")
     assert after.json() == {"result": [1.0]}
 
 
@@ -119,13 +123,13 @@ def test_a_mistake_of_ours_is_said_without_its_words_and_the_next_request_is_ser
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "the request has no key"),
-        ("", "the request has no key"),
-        (KEY, "the request has no key"),
-        (f"Basic {KEY}", "the request has no key"),
-        (f"Bearer {KEY[:-1]}", "the key is wrong"),
-        (f"Bearer {KEY}x", "the key is wrong"),
-        ("Bearer Schlüssel".encode(), "the key is wrong"),
+        (None, "no key"),
+        ("", "no key"),
+        (KEY, "no key"),
+        (f"Basic {KEY}", "no key"),
+        (f"Bearer {KEY[:-1]}", "key is wrong"),
+        (f"Bearer {KEY}x", "key is wrong"),
+        ("Bearer Schlüssel".encode(), "key is wrong"),
     ],
 )
 def test_without_the_key_nothing_is_told(saying, path, given, said):
@@ -133,7 +137,7 @@ def test_without_the_key_nothing_is_told(saying, path, given, said):
     method = "POST" if path == "/predict" else "GET"
     (answer,) = ask(saying, (method, path, {"headers": headers}), key=KEY)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-    assert answer.json()["error"].startswith(said)
+    assert says(answer.json()["error"], said)
     assert saying.batches == []
 
 
@@ -162,7 +166,7 @@ def test_a_full_queue_asks_to_come_again(saying):
 
     first, refused, after = asyncio.run(go())
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-    assert "2 answers are waiting, and at most 2 may wait" in refused.json()["error"]
+    assert says(refused.json()["error"], "2 answers … waiting … at most 2")
     assert (first.json(), after.json()) == ({"result": [0.5, 0.5]}, {"result": [0.1]})
 
 
@@ -177,9 +181,8 @@ def test_a_request_has_only_so_much_time_and_what_is_late_is_not_computed(saying
             return late, await client.post("/predict", json=asked("0.1"))
 
     late, after = asyncio.run(go())
-    assert [(one.status_code, one.json()["error"]) for one in late] == [
-        (503, "the request was not answered within 0.2 s; try again")
-    ] * 2
+    assert [one.status_code for one in late] == [503] * 2
+    assert all(says(one.json()["error"], "not answered within 0.2 s … again") for one in late)
     assert after.json() == {"result": [0.1]}
     assert sorted(said for batch in saying.batches for said in batch) in (
         ["0.1", "0.4"],
@@ -274,9 +277,8 @@ def test_what_ends_is_answered_before_it_does(saying):
 
     first, health, after = asyncio.run(go())
     assert first.json() == {"result": [0.5]}
-    assert [(one.status_code, one.json()["error"][:27]) for one in (health, after)] == [
-        (503, "the server is shutting down")
-    ] * 2
+    assert [one.status_code for one in (health, after)] == [503] * 2
+    assert all(says(one.json()["error"], "shutting down") for one in (health, after))
 
 
 def test_the_schema_names_every_status_and_the_words_of_the_protocol(saying):

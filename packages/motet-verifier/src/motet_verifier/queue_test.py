@@ -11,6 +11,7 @@ from motet_verifier.model import Unreadable
 from motet_verifier.queue import PART, Closed, Full, ScoringQueue
 from motet_verifier.scorer import VerifierBroken
 from motet_verifier.server_settings import VerifierServerSettings
+from tests.fixtures.messages import facts
 from tests.fixtures.verifiers import Saying, chat
 
 
@@ -103,7 +104,7 @@ def test_a_queue_that_is_full_says_so_and_has_room_again(opened, saying):
     queue = opened(max_queue=3)
     first = busy(queue, saying)
     second = ask(queue, "0.1", "0.2")
-    with pytest.raises(Full, match="3 answers are waiting, and at most 3 may wait"):
+    with pytest.raises(Full, match=facts("3 answers … waiting … at most 3")):
         ask(queue, "0.3")
     saying.release.set()
     wait([first, second], 5)

@@ -121,18 +121,19 @@ def test_only_the_named_agents_are_listened_to(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
     run(file, Guesses())
-    with pytest.raises(ConfigError, match="was started with other tasks or settings"):
+    with pytest.raises(
+        ConfigError,
+        match=facts("answers.jsonl … other tasks or settings … another file name … delete it"),
+    ):
         run(file, Guesses(), seed=1)
     (tmp_path / "mine.jsonl").write_text("precious")
-    with pytest.raises(ConfigError, match="exists; expected a file that does not exist"):
+    with pytest.raises(ConfigError, match=facts("mine.jsonl exists … another name … delete it")):
         run(tmp_path / "mine.jsonl", Guesses())
     assert (tmp_path / "mine.jsonl").read_text() == "precious"
 
 
 def test_an_environment_without_questions_and_marks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=facts("Talk … no question and no grade … question(task)")
-    ):
+    with pytest.raises(ConfigError, match=facts("Talk … no question … no grade … question(task)")):
         asyncio.run(
             sample(
                 Talk(),
@@ -176,7 +177,7 @@ def test_every_label_is_argued_for_and_counts_as_what_it_comes_to(tmp_path: Path
     assert (counts.unparsed, counts.causes) == (3, {"timeout": 3})
     assert len(added) == counts.right + counts.wrong == 6 - counts.repeated
     assert all((one.text, one.source) == ("11", "argued") and one.ease is not None for one in added)
-    with pytest.raises(ConfigError, match=facts("no fixed set of labels … --argue")):
+    with pytest.raises(ConfigError, match=facts("no fixed … labels … --argue")):
         asyncio.run(argue(GAME, TASKS, Argues(), file, 0))
     assert json.loads(file.read_text().splitlines()[-1])["source"] == "argued"
 
@@ -244,7 +245,10 @@ def test_what_was_begun_by_another_team_is_not_gone_on_with(tmp_path: Path) -> N
     wanted = Sampling((0.5,), 1, frozenset("ab"), 0, of="one team")
     asyncio.run(sample(GAME, TASKS, Guesses(), TEAM, Plan(samples=(1, 1)), wanted, file))
     other = replace(wanted, of="another")
-    with pytest.raises(ConfigError, match="was started with other tasks or settings"):
+    with pytest.raises(
+        ConfigError,
+        match=facts("answers.jsonl … other tasks or settings … another file name … delete it"),
+    ):
         asyncio.run(sample(GAME, TASKS, Guesses(), TEAM, Plan(samples=(1, 1)), other, file))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from motet.errors import ConfigError
 from motet_verifier.server_settings import VerifierServerSettings
+from tests.fixtures.messages import facts
 
 LIMITS = [one.name for one in fields(VerifierServerSettings) if one.type in (int, float)]
 
@@ -13,5 +14,5 @@ LIMITS = [one.name for one in fields(VerifierServerSettings) if one.type in (int
 @pytest.mark.parametrize("name", sorted({*LIMITS} - {"port"}))
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_a_limit_is_above_zero(name, value):
-    with pytest.raises(ConfigError, match=f"{name} is {value}; expected a finite number above 0"):
+    with pytest.raises(ConfigError, match=facts(f"{name} … {value} … finite … above 0")):
         VerifierServerSettings(**{name: value})

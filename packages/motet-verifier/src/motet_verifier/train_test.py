@@ -21,6 +21,7 @@ from motet_verifier.train import (
     split,
     train,
 )
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_model_folder
 
 COURSE = Course(
@@ -156,8 +157,8 @@ def test_what_cannot_be_read_is_counted_and_one_label_alone_is_refused(folder: P
     assert read_all(verifier, [long], question_only=False) == ([], 1)
     with pytest.raises(Unreadable, match="expected at most"):
         verifier.encode(long.chat)
-    with pytest.raises(Unreadable, match="expected a question, then the assistant's answer"):
+    with pytest.raises(Unreadable, match=facts("question … then … assistant's answer")):
         verifier.encode(as_chat("a question alone"))
     rights, _ = read_all(verifier, [one for one in answers(4) if one.right], question_only=False)
-    with pytest.raises(ConfigError, match="all 4 training answers are right; expected both kinds"):
+    with pytest.raises(ConfigError, match=facts("all 4 training answers … right … both")):
         asyncio.run(train(verifier, rights, rights, COURSE))
