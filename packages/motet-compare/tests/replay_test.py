@@ -112,9 +112,7 @@ def test_one_episode_is_made_again_by_the_waves_that_made_it(run):
         match=facts("step 4 … 000004:nobody … 000004:train"),
     ):
         replay(run, episode="000004:nobody")
-    with pytest.raises(
-        motet.ConfigError, match=facts("the id of a training episode … 000012:task-7")
-    ):
+    with pytest.raises(motet.ConfigError, match=facts("id … training episode … 000012:task-7")):
         replay(run, episode="evaluate-000000:x")
     with pytest.raises(motet.ConfigError, match=facts("step 4 … drop step and recorded")):
         replay(run, episode=then.id, step=3)
@@ -124,9 +122,9 @@ def test_what_cannot_be_replayed_says_why(train, tmp_path):
     run = train(run_config())
     with pytest.raises(motet.ConfigError, match="got step 3; expected 1 to 2"):
         replay(run, step=3)
-    with pytest.raises(motet.ConfigError, match=facts("config.yaml … the folder of a run")):
+    with pytest.raises(motet.ConfigError, match=facts("config.yaml … folder of a run")):
         replay(tmp_path)
     for name in ("metrics.jsonl", "episodes"):
         (shutil.rmtree if name == "episodes" else type(run).unlink)(run / name)
-    with pytest.raises(motet.ConfigError, match="has no recorded training step"):
+    with pytest.raises(motet.ConfigError, match=facts("no recorded training step")):
         replay(run)

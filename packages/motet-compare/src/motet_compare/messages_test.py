@@ -10,6 +10,7 @@ from motet.environments.relay import Relay
 from motet.errors import ConfigError, EnvironmentFault
 from motet_compare.messages import MessageShuffle, blanked, shifted, shuffled
 from tests.fixtures.finished_games import BROKEN, outcome, round_
+from tests.fixtures.messages import facts
 
 TASK = Task("12-34", {"a": "12", "b": "34"})
 DONORS = {"12-34": {"a": Reply("aa"), "b": Reply("bb")}}
@@ -142,9 +143,9 @@ def test_missing_donors_are_faults():
         state = await environment.start(TASK, 0)
         await environment.step(state, {"a": Reply("x"), "b": Reply("y")}, 0)
 
-    with pytest.raises(EnvironmentFault, match="got no recorded replies for task 12-34"):
+    with pytest.raises(EnvironmentFault, match=facts("no recorded replies … task 12-34")):
         asyncio.run(run({}))
-    with pytest.raises(EnvironmentFault, match="have none of b at turn 0"):
+    with pytest.raises(EnvironmentFault, match=facts("task 12-34 … none of b at turn 0")):
         asyncio.run(run({"12-34": {"a": Reply("x")}}))
 
 
@@ -158,7 +159,7 @@ def test_a_view_that_ends_before_the_real_game_is_a_fault():
 
     donors = {"t": dict.fromkeys("abc", Reply("stop"))}
     with pytest.raises(
-        EnvironmentFault, match="the episode of a ends, with the real messages it continues"
+        EnvironmentFault, match=facts("episode of a ends … real messages … continues")
     ):
         asyncio.run(
             prompts_and_end(
@@ -192,9 +193,7 @@ def test_the_donors_are_the_first_games_of_the_episodes_that_were_played():
         "x": {"a": Reply("three", "stop"), "b": Reply("threethree", "stop")},
         "y": {"a": Reply("one", "stop"), "b": Reply("oneone", "stop")},
     }
-    with pytest.raises(
-        ConfigError, match="episode x ended before turn 2, so it has no replies of that turn"
-    ):
+    with pytest.raises(ConfigError, match=facts("episode x … before turn 2")):
         shuffled(relay(), episodes, 1)
 
 
