@@ -8,6 +8,7 @@ from motet.errors import ConfigError
 from motet_view.export import export_viewer
 from motet_view.pages import Pages
 from motet_view.shelf import find_runs
+from tests.fixtures.messages import facts
 from tests.fixtures.recorded_runs import game, make_hostile_run, make_run, write_games
 
 
@@ -66,7 +67,7 @@ def test_an_export_has_no_path_of_the_machine_and_no_code_in_its_data(tmp_path: 
 
 def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
     make_run(tmp_path / "runs")
-    with pytest.raises(ConfigError, match="runs exists; expected a new or an empty folder"):
+    with pytest.raises(ConfigError, match=facts("runs exists … new … empty folder")):
         export_viewer(_pages(tmp_path / "runs"), tmp_path / "runs", 10)
 
 

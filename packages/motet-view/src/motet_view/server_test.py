@@ -12,6 +12,7 @@ import pytest
 
 from motet_view import index
 from tests import fork_server
+from tests.fixtures.messages import says
 from tests.fixtures.recorded_runs import game, make_run, write_games
 from tests.fixtures.wide import widely
 from tests.fork_server import ForkedProcess
@@ -81,4 +82,4 @@ def test_an_export_needs_no_server(tmp_path: Path) -> None:
 def test_no_runs_is_an_error_that_says_how_to_make_one(tmp_path: Path) -> None:
     ended = fork_server.run([*MOTET], capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 2
-    assert "there is no folder runs here" in ended.stderr
+    assert says(ended.stderr, "no folder runs … motet train")

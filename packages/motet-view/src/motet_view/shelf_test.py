@@ -6,6 +6,7 @@ import pytest
 
 from motet.errors import ConfigError
 from motet_view.shelf import find_runs
+from tests.fixtures.messages import facts
 from tests.fixtures.recorded_runs import make_run
 
 
@@ -24,9 +25,9 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing does not exist; expected a run folder"):
+    with pytest.raises(ConfigError, match=facts("nothing does not exist … run folder")):
         find_runs([tmp_path / "nothing"])
-    with pytest.raises(ConfigError, match=r"has no run: expected a folder with a config\.yaml"):
+    with pytest.raises(ConfigError, match=facts(f"{tmp_path.name} has no run … config.yaml")):
         find_runs([tmp_path])
 
 

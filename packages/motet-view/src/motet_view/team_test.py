@@ -4,6 +4,7 @@ from pathlib import Path
 from motet.api.keeping import Keeper
 from motet_view import plain
 from motet_view.team import team_figures
+from tests.fixtures.messages import says
 from tests.fixtures.recorded_runs import BASELINES, evaluated, make_run, summary_of
 
 SAVED = "evaluations"
@@ -42,7 +43,7 @@ def test_a_matrix_that_is_not_square_is_no_crossplay(tmp_path: Path) -> None:
     )
     found = team_figures(tmp_path, {})
     assert (found["evaluations"], found["crossplays"]) == ([], [])
-    assert "bad.json is neither the output of motet evaluate" in found["unreadable"][0]
+    assert says(found["unreadable"][0], "bad.json … motet evaluate … motet crossplay")
 
 
 def test_what_commands_kept_is_shown_with_its_step_and_options(tmp_path: Path) -> None:
