@@ -212,7 +212,7 @@ def test_there_must_be_a_run_to_reload(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main("maporl", [*words, "--reload"])
     assert ended.value.code == 2
-    assert "none holds no run to reload; start it without --reload" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "none … no run … without --reload")
 
 
 def test_incentives_are_one_number_or_four(capsys):

@@ -315,7 +315,7 @@ def test_what_cannot_be_done_is_refused_and_says_why(key, spelling):
 def test_a_critics_key_is_refused_by_trainers_without_one(key, spelling):
     with pytest.raises(
         ConfigError,
-        match=re.escape(f"layer 1: {written(spelling)}: magrpo has no critic: drop it"),
+        match=facts(f"layer 1 … {written(spelling)} … magrpo has no critic … drop it"),
     ):
         translated(layer(spelling, 0.5))
     assert motet_config(translated(layer(spelling, None))) == motet_config(translated())
@@ -355,7 +355,7 @@ def test_every_published_word_for_a_choice_is_known():
         (
             "trainer.num_turns",
             0,
-            "layer 1 … magrpo.num_turns … 0 … a whole number of at least 1",
+            "layer 1 … magrpo.num_turns … 0 … whole number … at least 1",
         ),
         (
             "trainer.joint_mode",
@@ -363,10 +363,10 @@ def test_every_published_word_for_a_choice_is_known():
             "'both' … align, aligned, cross, crossed",
         ),
         ("trainer.handoff", ["best"], "best, random"),
-        ("external.sandbox_slice", "some", "'some' … a whole number, or all"),
+        ("external.sandbox_slice", "some", "external.sandbox_slice … 'some' … whole number … all"),
         ("model.torch_dtype", "int8", "model.torch_dtype … 'int8' … float32"),
         ("wandb.enabled", "yes", "expected true or false"),
-        ("agents", [1], "expected a string or a list of strings"),
+        ("agents", [1], "agents … 1 … a string … list of strings"),
         ("dataset.name", 5, "expected a string"),
         ("dataset.eval_split", "test[", "layer 1 … dataset.eval_split … 'test['"),
         ("external.mode", "bandit", "layer 1 … external.mode … 'bandit' … plain"),
@@ -374,7 +374,7 @@ def test_every_published_word_for_a_choice_is_known():
         (
             "trainer.eval_interval",
             -1,
-            "magrpo.eval_interval … -1 … a whole number of at least 0",
+            "magrpo.eval_interval … -1 … whole number … at least 0",
         ),
     ],
 )

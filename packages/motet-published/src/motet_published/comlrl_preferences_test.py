@@ -15,7 +15,7 @@ from motet_published.command import config_of
 from motet_published.keys import Combined, NoEffect, Renamed
 from motet_published.translate import TRAINERS, translate
 from motet_published.translation import Translation
-from tests.fixtures.messages import says
+from tests.fixtures.messages import facts, says
 
 ONE_SHOT, ITERATIVE = ("madpo", "marlhf"), ("madpo_iter", "marlhf_iter")
 NAMES = (*ONE_SHOT, *ITERATIVE)
@@ -200,11 +200,11 @@ def test_a_key_without_effect_is_told(trainer) -> None:
 
 @pytest.mark.parametrize("trainer", NAMES)
 def test_pairs_are_of_one_turn(trainer) -> None:
-    with pytest.raises(ConfigError, match="got 2, expected 1: pairs are of one turn"):
+    with pytest.raises(ConfigError, match=facts("got 2 … expected 1 … pairs … one turn")):
         translated(trainer, num_turns=2)
 
 
 def test_the_other_sides_candidates_beyond_the_smaller_number_are_not_played() -> None:
     found = translated("madpo_iter", preference_num_candidates=8, comparator_num_candidates=3)
     assert make_config(found.config.data, (), {}).rollout.samples == (6,)
-    assert any("both sides play as many as the smaller number says" in one for one in found.notes)
+    assert any(says(note, "both sides … smaller number") for note in found.notes)

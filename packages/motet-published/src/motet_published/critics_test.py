@@ -1,5 +1,3 @@
-import re
-
 import pytest
 
 from motet.config.load import make_config
@@ -65,15 +63,15 @@ def test_one_critic_each_of_the_agents_own_different_models():
     assert set(config.models) == {"helper", "main"}
     with pytest.raises(
         ConfigError,
-        match=facts("file … critics … one model on one device for all critics"),
+        match=facts("file … critics … one model … one device … all critics"),
     ):
         resolved(agents=pair, critics=["b/b", "a/a"])
 
 
 def test_as_many_critics_as_there_are():
-    with pytest.raises(ConfigError, match=r"critics: got 1 critics, expected 2: one per agent"):
+    with pytest.raises(ConfigError, match=facts("critics … got 1 … expected 2 … agent")):
         resolved(critics=["a/a"])
-    with pytest.raises(ConfigError, match=r"critics: got 2 critics, expected one for all agents"):
+    with pytest.raises(ConfigError, match=facts("critics … got 2 … expected one … all agents")):
         resolved(critics=["a/a", "a/a"], trainer="maac")
     assert resolved(critics=["a/a"], trainer="maac").models["critic"].path == "a/a"
 
@@ -88,7 +86,7 @@ def test_devices_of_critics_are_those_of_their_agents_unless_said():
     assert (
         resolved({**both, "critic_devices": ["cuda:1"]}, "maac").models["critic"].device == "cuda:1"
     )
-    with pytest.raises(ConfigError, match="got 1 devices, expected one per agent"):
+    with pytest.raises(ConfigError, match=facts("critic_devices … got 1 … one per agent")):
         resolved({**both, "critic_devices": ["cuda:1"]})
 
 
@@ -107,7 +105,7 @@ def test_a_value_head_on_the_policy_has_no_model_rate_or_device_of_its_own():
     ):
         resolved(shared, critic_model={"name": "some/model"})
     with pytest.raises(
-        ConfigError, match=r"maac\.use_separate_critic: one critic reads the prompts of all agents"
+        ConfigError, match=facts("maac.use_separate_critic … one critic … all agents … drop it")
     ):
         resolved(shared, "maac")
 
@@ -152,13 +150,16 @@ def test_a_step_plays_as_many_tasks_as_fill_an_agents_buffer(keys, tasks):
     [
         (
             {"critic_type": "q"},
-            "file: iac.critic_type: a critic that also reads the answer (q) would bias",
+            "file: iac.critic_type … bias … use v",
         ),
-        ({"ac_epochs": 4}, "iac.ac_epochs: a policy gradient without a ratio allows one epoch"),
-        ({"value_head_hidden_dim": 64}, "a value head is one linear layer"),
-        ({"value_loss_coef": "much"}, "iac.value_loss_coef: got 'much', expected a number"),
+        (
+            {"ac_epochs": 4},
+            "iac.ac_epochs … without a ratio … one epoch … motet.algorithm.name=ippo",
+        ),
+        ({"value_head_hidden_dim": 64}, "iac.value_head_hidden_dim … linear … drop it"),
+        ({"value_loss_coef": "much"}, "iac.value_loss_coef … 'much' … number"),
     ],
 )
 def test_what_a_critic_here_cannot_do_is_refused(section, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(ConfigError, match=facts(message)):
         resolved(section)

@@ -7,6 +7,7 @@ from motet.config.load import make_config
 from motet.config.schema import check_trainable
 from motet.config.yaml import Document, read_yaml
 from motet_published.translate import TRAINERS, translate
+from tests.fixtures.messages import says
 
 FIRST = """\
 model: {name: Qwen/Qwen2.5-Coder-3B, type: qwen, temperature: 0.7, top_p: 0.9, max_length: 2048}
@@ -105,7 +106,7 @@ def test_without_an_expert_agents_read_level_feedback_and_a_note_says_what_diffe
     assert config.expert is None
     assert "mode" not in config.environment.options.get("feedback", {})
     (note,) = [note for note in translation.notes if "the expert" in note]
-    assert "DEEPSEEK_API_KEY is not set, so agents read level_feedback" in note
+    assert says(note, "DEEPSEEK_API_KEY … not set … level_feedback")
 
 
 def test_a_file_without_a_name_asks_the_default_of_its_time(tmp_path, monkeypatch):
@@ -119,7 +120,7 @@ def test_a_key_said_twice_counts_the_last_time_with_a_warning(tmp_path):
     translation = translated(twice, tmp_path)
     assert resolved(translation).rollout.samples == (4, 4)
     assert any(
-        "mt.yaml:16: magrpo.num_turns is set twice, first on line 8; the last one counts" in note
+        says(note, "mt.yaml:16: magrpo.num_turns … twice … line 8 … last")
         for note in translation.notes
     )
 

@@ -13,7 +13,7 @@ from motet_published.keys import Combined, NoEffect, Renamed, Unsupported
 from motet_published.maporl_keys import KEYS
 from motet_published.translate import TRAINERS, translate
 from motet_published.translation import Translation
-from tests.fixtures.messages import facts
+from tests.fixtures.messages import facts, says
 
 BASE = {
     "dataset_name": "GSM8k",
@@ -317,7 +317,7 @@ def test_a_first_turn_that_learns_nothing_leaves_the_second_to_learn_always():
     assert {name for name, policy in config.policies.items() if policy.train == "frozen"} == {
         "first"
     }
-    with pytest.raises(ConfigError, match="nothing is trained in the blocks of turn 1"):
+    with pytest.raises(ConfigError, match=facts("task_training: false … blocks of turn 1")):
         resolved(later, {"turn_based_training": True, "round_num": 3})
 
 
@@ -339,16 +339,16 @@ def test_a_consensus_of_one_or_more_is_never_reached(word):
 @pytest.mark.parametrize(("word", "waiting", "told"), [
     ("another_policy_base_model", ["b/b"], "diff_model_training: true"),
     ("turn_based_training_num", 5, "turn_based_training: true"),
-    ("penalty_reward_value", -10, "non_eos_penalty or non_box_penalty: true"),
-    ("min_output_length", 50, "non_eos_penalty or non_box_penalty: true"),
-    ("collaboration_separation", True,
-     "policy_separation: true: one policy plays and learns all turns"),
-    ("task_training", False, "policy_separation: true: one policy plays and learns all turns"),
+    ("penalty_reward_value", -10, "non_eos_penalty … non_box_penalty: true"),
+    ("min_output_length", 50, "non_eos_penalty … non_box_penalty: true"),
+    ("collaboration_separation", True, "policy_separation: true … one policy"),
+    ("task_training", False, "policy_separation: true … one policy"),
     ("server_dict", {"some/model": "http://here/predict"}, "no_reward_model: false"),
     ("run_name", "first", "report_to: wandb"),
 ])  # fmt: skip
 def test_a_key_that_waits_for_another_says_so(word, waiting, told):
-    assert translated({word: waiting}).notes == (f"{word} needs {told}",)
+    (note,) = translated({word: waiting}).notes
+    assert says(note, f"{word} … {told}")
     assert plain({word: waiting}) == plain()
 
 
@@ -361,14 +361,15 @@ def test_a_key_that_waits_for_another_says_so(word, waiting, told):
         ({"dataset_name": "FANTOM"},
          "dataset_name … 'fantom' … gsm8k, tinygsm, anli"),
         ({"agent_num": 9}, "agent_num … 9 … at most 8"),
-        ({"reward_feedback": True}, "reward_feedback: it would tell the agents who is right"),
+        ({"reward_feedback": True},
+         "reward_feedback … drop it … motet.environment.show_scores=exact"),
         ({"bf16": True, "fp16": True}, "layer 1 … fp16 … bf16 … keep one"),
         ({"adam_beta1": 0.9}, "adam_beta1 … both … adam_beta1 and adam_beta2"),
         ({"server_dict": {"m": "http://here"}},
          "MODEL: ADDRESS … /predict"),
         ({**SERVER, "base_model": "b/b"}, "server_dict … no address … b/b"),
         ({**DIFFERENT, "agent_num": 3},
-         "another_policy_base_model … 1 models … 2 … each agent except the first"),
+         "another_policy_base_model … 1 models … 2 … each agent … except … first"),
         ({"diff_model_training": True}, "another_policy_base_model is missing"),
         ({"rule_horizon": "first"},
          "rule_horizon … 'first' … discounted_sum, last, current"),
