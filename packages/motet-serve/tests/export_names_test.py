@@ -10,6 +10,7 @@ import motet
 import motet_serve
 from motet.models.backbone import Backbone
 from motet_serve.exports.weights import copy_model, merge
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import TEMPLATE, make_model_folder
 from tests.small_runs import recorded, run_config
 
@@ -141,7 +142,9 @@ def test_a_licence_that_is_a_link_out_of_the_model_is_not_copied(place, tmp_path
     base = make_model_folder(tmp_path / "base")
     (tmp_path / "private").write_text("a private key")
     (base / "LICENSE").symlink_to(tmp_path / "private")
-    with pytest.raises(motet.ConfigError, match=r"LICENSE is a link to .*expected a file in the"):
+    with pytest.raises(
+        motet.ConfigError, match=facts("LICENSE … link … private … expected a file")
+    ):
         copy_model(base, tmp_path / "out")
 
 
@@ -150,7 +153,7 @@ def test_a_link_to_nothing_and_a_part_of_the_run_are_refused_as_targets(place, t
     (run / "checkpoints").mkdir(parents=True)
     (run / "config.yaml").write_text("name: run\n")
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
-    with pytest.raises(motet.ConfigError, match="is a link to nothing"):
+    with pytest.raises(motet.ConfigError, match=facts("link … link to nothing")):
         motet_serve.export_team(run, tmp_path / "link")
-    with pytest.raises(motet.ConfigError, match="a part of the run"):
+    with pytest.raises(motet.ConfigError, match=facts("step-000009 … part of the run")):
         motet_serve.export_team(run, run / "checkpoints" / "step-000009")

@@ -11,6 +11,7 @@ from motet.models.backbone import Backbone, write_ends
 from motet.models.folder import read_object
 from motet.settings import Lora
 from motet_serve.exports.weights import copy_adapter, copy_model, merge
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_model_folder, set_keys
 from tests.fixtures.wide import widely
 
@@ -94,7 +95,7 @@ def test_the_copy_of_a_model_names_no_code_and_no_kernel(tmp_path):
 
 def test_a_generation_config_without_tokens_is_refused(tmp_path):
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": "x"}')
-    with pytest.raises(motet.ConfigError, match="eos_token_id: got 'x', expected the number of a"):
+    with pytest.raises(motet.ConfigError, match=facts("eos_token_id … 'x' … number … token")):
         write_ends(tmp_path, [1])
 
 

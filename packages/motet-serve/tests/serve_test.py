@@ -16,6 +16,7 @@ from benchmarks import serve as load
 from motet.errors import ConfigError
 from motet_cluster import vllm_checks
 from tests.fixtures.http_servers import conform
+from tests.fixtures.messages import facts, says
 from tests.fixtures.model_folders import make_model_folder
 from tests.fork_server import ForkedProcess
 from tests.served_team import KEY, Command
@@ -157,19 +158,19 @@ def test_a_team_that_cannot_be_asked_is_refused_in_one_line(tmp_path):
     one = Command("chat", str(path), serves=False)
     _, complaints = one.process.communicate("", timeout=120)
     assert one.process.returncode == 2
-    assert "Coded cannot be asked: it does not define chat_task and chat_answer" in complaints
+    assert says(complaints, "Coded … does not define chat_task and chat_answer")
     assert len(complaints.strip().splitlines()) <= 3
 
 
 def test_without_vllm_the_engine_vllm_is_refused_with_what_to_install(config, monkeypatch):
     monkeypatch.setattr(vllm_checks, "find_spec", lambda name: name == "ray" or None)
-    expected = r'needs vLLM, which is not installed: pip install "motet\[cluster\]", .*--engine'
+    expected = facts('vLLM … not installed … pip install "motet[cluster]" … --engine')
     with pytest.raises(ConfigError, match=expected):
         motet_serve.chat(config, engine="vllm")
     settings = motet_serve.TeamServerSettings(engine="vllm", port=0)
     with pytest.raises(ConfigError, match=expected):
         motet_serve.serve(config, settings=settings)
-    with pytest.raises(ConfigError, match="engine is 'vlm'; expected own or vllm"):
+    with pytest.raises(ConfigError, match=facts("engine … 'vlm' … own or vllm")):
         motet_serve.chat(config, engine="vlm")
 
 
@@ -192,4 +193,4 @@ def test_a_team_whose_data_is_gone_can_still_be_asked(tmp_path):
     assert (
         motet_serve.chat(config, lines=asked, seed=1, write=said.append, complain=said.append) == 1
     )
-    assert "expected a row of this team's data" in said[1]
+    assert says(said[1], "row … team's data")

@@ -17,6 +17,7 @@ from motet_serve.protocol import WRONG, read_request
 from motet_serve.settings import TeamServerSettings
 from motet_serve.sharing import SharedSampler
 from tests.fixtures.asked_teams import CONTEXT, Saying, saying_team
+from tests.fixtures.messages import facts, says
 
 QUESTION = [{"role": "user", "content": "12+39"}]
 KEY = "sk-secret-0123456789"
@@ -155,7 +156,7 @@ def test_an_agent_reads_the_whole_conversation_also_its_own_answers():
 
 def test_a_team_that_cannot_be_asked_is_served_as_its_agents():
     body = json.dumps({"model": "team", "messages": [{"role": "user", "content": "hi"}]}).encode()
-    with pytest.raises(Refusal, match=r"cannot be asked: .* expected one of its agents, team/a"):
+    with pytest.raises(Refusal, match=facts("chat_task … chat_answer … team/a, team/b")):
         read_request(body, ("team/a", "team/b"))
     one = body.replace(b'"team"', b'"team/b"')
     assert read_request(one, ("team/a", "team/b")).model == "team/b"
@@ -179,37 +180,37 @@ def test_seed_temperature_and_stop_are_honoured():
 @pytest.mark.parametrize(
     ("what", "status", "code", "param", "said"),
     [
-        ({"model": "gpt"}, 404, "model_not_found", "model", "The model `gpt` does not exist"),
-        ({"temperature": 3}, 400, "invalid_value", "temperature", "less than or equal to 2"),
-        ({"temperature": 1e-38}, 400, "invalid_value", "temperature", "expected 1e-30 to"),
-        ({"temperature": 1e-300}, 400, "invalid_value", "temperature", "got a temperature of"),
-        ({"temperature": -1e-300}, 400, "invalid_value", "temperature", "greater than or equal"),
-        ({"max_tokens": 0}, 400, "invalid_value", "max_tokens", "greater than or equal to 1"),
-        ({"n": 99}, 400, "invalid_value", "n", "less than or equal to 16"),
-        ({"messages": []}, 400, "invalid_value", "messages", "at least 1 item"),
-        ({"tools": [{}]}, 400, "invalid_value", "tools", "at most 0 items"),
-        ({"logprobs": True}, 400, "invalid_value", "logprobs", "should be False"),
-        ({"presence_penalty": 1}, 400, "invalid_value", "presence_penalty", "equal to 0"),
-        ({"foo": 1}, 400, "invalid_value", "foo", "Extra inputs are not permitted"),
+        ({"model": "gpt"}, 404, "model_not_found", "model", "model `gpt` does not exist"),
+        ({"temperature": 3}, 400, "invalid_value", "temperature", "temperature … less … 2"),
+        ({"temperature": 1e-38}, 400, "invalid_value", "temperature", "expected 1e-30"),
+        ({"temperature": 1e-300}, 400, "invalid_value", "temperature", "temperature … 1e-30"),
+        ({"temperature": -1e-300}, 400, "invalid_value", "temperature", "temperature … greater"),
+        ({"max_tokens": 0}, 400, "invalid_value", "max_tokens", "max_tokens … 1"),
+        ({"n": 99}, 400, "invalid_value", "n", "n … 16"),
+        ({"messages": []}, 400, "invalid_value", "messages", "messages … at least 1"),
+        ({"tools": [{}]}, 400, "invalid_value", "tools", "tools … at most 0"),
+        ({"logprobs": True}, 400, "invalid_value", "logprobs", "logprobs … False"),
+        ({"presence_penalty": 1}, 400, "invalid_value", "presence_penalty", "presence_penalty … 0"),
+        ({"foo": 1}, 400, "invalid_value", "foo", "foo … not permitted"),
         (
             {"messages": [{"role": "user", "content": "hello"}]},
-            400, "invalid_value", "messages", "expected two numbers of two digits",
+            400, "invalid_value", "messages", "expected two numbers … two digits",
         ),
         (
             {"messages": [{"role": "system", "content": "Hi"}, *QUESTION]},
-            400, "unsupported_value", "messages", "one question at a time: got messages of system",
+            400, "unsupported_value", "messages", "one question … system",
         ),
         (
             {"messages": [*QUESTION, {"role": "assistant", "content": "51"}, *QUESTION]},
-            400, "unsupported_value", "messages", "send only the last one, or ask team/a",
+            400, "unsupported_value", "messages", "only the last … team/a",
         ),
         (
             {"model": "team/a", "messages": [{"role": "user", "content": "x" * (CONTEXT + 1)}]},
-            400, "context_length_exceeded", "messages", f"prompt has {CONTEXT + 1} tokens",
+            400, "context_length_exceeded", "messages", f"{CONTEXT + 1} tokens",
         ),
         (
             {"max_tokens": 3, "max_completion_tokens": 3},
-            400, "unsupported_value", "max_completion_tokens", "set one of them",
+            400, "unsupported_value", "max_completion_tokens", "max_tokens … one of them",
         ),
     ],
 )  # fmt: skip
@@ -217,7 +218,7 @@ def test_seed_temperature_and_stop_are_honoured():
 def test_errors_are_worded_as_openais(what, status, code, param, said, stream):
     error = run(lambda talk: talk.refused(stream=stream, **what))
     assert (error.status_code, error.code, error.param) == (status, code, param)
-    assert said in error.message
+    assert says(error.message, said)
     assert error.type == "invalid_request_error"
 
 
@@ -268,7 +269,7 @@ def test_a_server_whose_engines_are_lost_is_not_healthy(stream):
     assert (error.status_code, error.code) == (503, "no_answer")
     assert after.status_code == 503
     assert after.json()["error"]["code"] == "lost"
-    assert "start the server again: engine 0 of home h was lost" in after.json()["error"]["message"]
+    assert says(after.json()["error"]["message"], "start … again … engine 0 of home h … lost")
 
 
 def test_too_many_too_slow_and_closing_are_said():
@@ -369,12 +370,17 @@ def test_the_schema_names_the_routes_and_every_status():
 @pytest.mark.parametrize(
     ("field", "value", "named", "said"),
     [
-        ("stop", ["a"] * 5, "stop", "stop: List should have at most 4 items"),
-        ("stop", "", "stop", "stop: String should have at least 1 character"),
-        ("stop", ["a", None], "stop[1]", "stop[1]: Input should be a valid string"),
-        ("stop", 5, "stop", "stop: Input should be a string or a list of at most 4 strings"),
-        ("content", None, "messages[0].content", "should be a string or a list of parts"),
-        ("content", [{"type": "image_url"}], "messages[0].content[0].type", "should be 'text'"),
+        ("stop", ["a"] * 5, "stop", "stop … at most 4"),
+        ("stop", "", "stop", "stop … at least 1 character"),
+        ("stop", ["a", None], "stop[1]", "stop[1] … string"),
+        ("stop", 5, "stop", "stop … string … at most 4"),
+        ("content", None, "messages[0].content", "messages[0].content … string … list of parts"),
+        (
+            "content",
+            [{"type": "image_url"}],
+            "messages[0].content[0].type",
+            "messages[0].content[0].type … 'text'",
+        ),
     ],
 )
 def test_a_field_of_two_forms_is_named_with_what_is_wrong_in_its_own(field, value, named, said):
@@ -383,4 +389,4 @@ def test_a_field_of_two_forms_is_named_with_what_is_wrong_in_its_own(field, valu
     with pytest.raises(Refusal) as refused:
         read_request(json.dumps({"model": "team", "messages": [message], **more}).encode(), NAMES)
     assert refused.value.field == named
-    assert said in str(refused.value)
+    assert says(refused.value, said)

@@ -7,6 +7,7 @@ from motet.errors import ConfigError
 from motet_serve.team import AnswerSettings
 from motet_serve.terminal import converse, texts_of, typed_lines
 from tests.fixtures.asked_teams import Saying, saying_team
+from tests.fixtures.messages import facts
 
 
 def conversation(*lines, show=False):
@@ -53,5 +54,5 @@ def test_lines_between_fences_are_one_text():
 
 def test_a_closed_standard_input_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(ConfigError, match="standard input is closed; expected texts"):
+    with pytest.raises(ConfigError, match=facts("standard input … closed")):
         next(typed_lines("you> "))

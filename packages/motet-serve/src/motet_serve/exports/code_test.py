@@ -4,6 +4,7 @@ import pytest
 
 from motet.errors import ConfigError
 from motet_serve.exports.code import CodeFiles
+from tests.fixtures.messages import facts
 
 
 def test_a_file_comes_with_what_it_imports_from_its_folder(tmp_path):
@@ -32,13 +33,13 @@ def test_files_of_two_folders_do_not_meet(tmp_path):
 
 def test_what_is_missing_or_not_python_is_named(tmp_path):
     code = CodeFiles(tmp_path / "out")
-    with pytest.raises(ConfigError, match=r"own\.py does not exist, but the config names value"):
+    with pytest.raises(ConfigError, match=facts("own.py does not exist … value")):
         code.moved(f"{tmp_path}/own.py:value")
     (tmp_path / "own.py").write_text("value =\n")
     code.moved(f"{tmp_path}/own.py:value")
-    with pytest.raises(ConfigError, match=r"a copy of your own code cannot.*SyntaxError"):
+    with pytest.raises(ConfigError, match=facts("copy … own code … SyntaxError")):
         code.check()
     (tmp_path / "own.py").write_text("other = 1\n")
     code.moved(f"{tmp_path}/own.py:value")
-    with pytest.raises(ConfigError, match=r"a copy of your own code cannot.*defines no 'value'"):
+    with pytest.raises(ConfigError, match=facts("copy … own code … no 'value'")):
         code.check()

@@ -23,6 +23,7 @@ from motet_serve.exports.weights import (
     merge,
     write_tokenizer,
 )
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely
 
@@ -100,7 +101,9 @@ def test_a_merge_that_is_another_model_is_refused(
     base, adapter = trained(tmp_path, ["q_proj", "lm_head"])
     monkeypatch.setattr(weights, "_untie", lambda adapted: None)
     merge(base, adapter, tmp_path / "out/policies/p", dtype)
-    with pytest.raises(ConfigError, match=r"policy p is not the policy of the run.*expected at mo"):
+    with pytest.raises(
+        ConfigError, match=facts("policy p … differ … nats … expected at most … without --merge")
+    ):
         checked(
             tmp_path / "out",
             PolicyFolder(name="p", adapter=False, merged=True),
@@ -127,13 +130,17 @@ def test_a_copied_policy_is_compared_in_float32_whatever_its_dtype(tmp_path: Pat
     one = PolicyFolder(name="p", adapter=True, base="models/m")
     checked(tmp_path / "out", one, base, adapter, dtype)
     scaled(place / "adapter_model.safetensors")
-    with pytest.raises(ConfigError, match="check that the files of the run are whole"):
+    with pytest.raises(
+        ConfigError, match=facts("policy p … differ … nats … expected at most … PEFT")
+    ):
         checked(tmp_path / "out", one, base, adapter, dtype)
     full = PolicyFolder(name="p", adapter=False)
     copy_model(base, tmp_path / "full/policies/p")
     checked(tmp_path / "full", full, base, base, dtype)
     scaled(tmp_path / "full/policies/p/model.safetensors")
-    with pytest.raises(ConfigError, match="check that the files of the run are whole"):
+    with pytest.raises(
+        ConfigError, match=facts("policy p … differ … nats … expected at most … PEFT")
+    ):
         checked(tmp_path / "full", full, base, base, dtype)
 
 
@@ -141,5 +148,5 @@ def test_a_tokenizer_with_another_chat_template_is_refused(tmp_path: Path) -> No
     base, adapter = trained(tmp_path, ["q_proj"])
     merge(base, adapter, tmp_path / "out/policies/p", "float32")
     (tmp_path / "out/policies/p/chat_template.jinja").write_text("{{ messages[0].content }}")
-    with pytest.raises(ConfigError, match="its tokenizer has another chat template"):
+    with pytest.raises(ConfigError, match=facts("policy p … another chat template … transformers")):
         checked(tmp_path / "out", PolicyFolder(name="p", adapter=False, merged=True), base, adapter)
