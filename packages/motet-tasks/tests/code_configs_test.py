@@ -8,6 +8,7 @@ import pytest
 import motet
 from motet.api import read_config
 from motet.config.paths import config_path
+from tests.fixtures.messages import facts
 from tests.small_runs import run_config
 
 HUMANEVAL = {
@@ -79,7 +80,7 @@ def test_rows_without_solutions_are_one_clear_line(tmp_path, no_hub):
     row = {key: value for key, value in HUMANEVAL.items() if key != "canonical_solution"}
     with pytest.raises(
         motet.MotetError,
-        match="none of 40 tasks: problem HumanEval/900-0 has no solution in its data",
+        match=facts("none of 40 tasks … HumanEval/900-0 has no solution"),
     ):
         motet.evaluate(
             config_path("coophumaneval"),

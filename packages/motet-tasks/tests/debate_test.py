@@ -105,7 +105,7 @@ def test_a_row_of_another_kind_is_named(tmp_path):
     overrides = [f"data.eval.path={written(tmp_path, ANLI)}"]
     with pytest.raises(
         ConfigError,
-        match=r"data\.eval, row 1: a row for debate, dataset gsm8k, has no field 'question'",
+        match=facts("data.eval, row 1 … debate … gsm8k … no field 'question'"),
     ):
         motet.evaluate(config_path("gsm8k_debate"), overrides, team="reference", show="silent")
 
@@ -159,9 +159,7 @@ def test_a_verifier_that_fails_is_counted_and_no_zero(tmp_path, score, cause):
 )
 def test_a_service_that_the_environment_never_asks_is_refused(section):
     name = section.partition("=")[0]
-    with pytest.raises(
-        ConfigError, match=rf"{name} is set, but environment quickstart does not use it: drop it"
-    ):
+    with pytest.raises(ConfigError, match=facts(f"{name} … quickstart … does not use … drop it")):
         motet.dry_run(config_path("quickstart"), [section])
 
 
@@ -174,6 +172,6 @@ def test_a_verifier_that_cannot_be_asked_is_refused_before_any_work(tmp_path):
         motet.evaluate(config, show="silent")
     with pytest.raises(
         ConfigError,
-        match=facts("none … base_url, folder, constant, ensemble or agents"),
+        match=facts("none … base_url, folder, constant, ensemble … agents"),
     ):
         motet.evaluate(config | {"verifier": {}}, show="silent")

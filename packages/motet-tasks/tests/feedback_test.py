@@ -38,6 +38,7 @@ from motet.rollout.record import read_episodes, write_episode
 from motet.settings import Decode, Plan
 from motet_tasks.coding.generation import CodeGeneration
 from motet_tasks.coding.problems import read_problem
+from tests.fixtures.messages import facts, says
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.wide import widely
 from tests.fork_server import ForkedProcess
@@ -273,12 +274,12 @@ def test_an_expert_that_is_away_is_counted_by_its_cause(coding, cause):
 @pytest.mark.parametrize(
     ("expert", "message"),
     [
-        (None, r"the config has no expert: add a section with at least\nexpert: \{base_url: "),
+        (None, "no expert … expert: {base_url"),
         (
             {"key_variable": "NO_SUCH_KEY"},
-            "expert.key_variable names NO_SUCH_KEY, which is not set: put the key of",
+            "expert.key_variable … NO_SUCH_KEY … not set",
         ),
-        ({"key_variable": "BAD_KEY"}, "BAD_KEY does not contain a valid key"),
+        ({"key_variable": "BAD_KEY"}, "BAD_KEY … valid key"),
     ],
 )
 def test_an_expert_that_cannot_be_asked_is_refused_before_any_work(
@@ -288,7 +289,7 @@ def test_an_expert_that_cannot_be_asked_is_refused_before_any_work(
     section = (
         None if expert is None else {"base_url": "http://localhost:1/v1", "model": "tiny", **expert}
     )
-    with pytest.raises(motet.ConfigError, match=message) as caught:
+    with pytest.raises(motet.ConfigError, match=facts(message)) as caught:
         motet.train(
             coding({"mode": "expert_edits"}, expert=section), runs=tmp_path / "runs", show="silent"
         )
@@ -317,21 +318,19 @@ def test_a_person_who_leaves_is_a_fault_that_says_what_to_do(coding, monkeypatch
     episode = motet.play(coding({"mode": "human"}), show="silent")
     assert episode.fault is not None
     assert episode.fault.cause == "person_left"
-    assert "stay at the terminal, or choose another feedback.mode" in episode.fault.message
+    assert says(episode.fault.message, "terminal … another feedback.mode")
 
 
 def test_training_on_a_persons_feedback_needs_a_terminal(coding, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdin", io.StringIO("no terminal\n\n"))
     with pytest.raises(
-        motet.ConfigError, match="there is no terminal: start the command in a terminal"
+        motet.ConfigError, match=facts("feedback.mode … no terminal … in a terminal … mode")
     ):
         motet.train(coding({"mode": "human"}), runs=tmp_path, show="silent")
 
 
 def test_feedback_is_given_only_between_turns(coding):
-    with pytest.raises(
-        motet.ConfigError, match=r"the game has one turn: use more, such as rollout.samples=\[1,1\]"
-    ):
+    with pytest.raises(motet.ConfigError, match=facts("one turn … more … rollout.samples=[1,1]")):
         motet.play(coding({}), ["rollout.samples=[1]"], interactive="feedback", show="silent")
 
 

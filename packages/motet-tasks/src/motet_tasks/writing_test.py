@@ -9,6 +9,7 @@ from motet.environments.rules import Rule
 from motet.errors import ConfigError
 from motet_tasks.rewards.writing import BEST, LENGTH, STRUCTURE, VOCABULARY
 from motet_tasks.writing import SPLIT, WritingEnvironment
+from tests.fixtures.messages import facts
 from tests.fixtures.wide import widely
 
 POST = {
@@ -91,7 +92,7 @@ def test_a_style_that_nobody_can_reach_is_refused():
     best_style = BEST - STRUCTURE - LENGTH - VOCABULARY
     assert best_style == pytest.approx(0.98)
     assert WritingEnvironment.Options(style_for_success=0.98).style_for_success == 0.98
-    with pytest.raises(ValidationError, match=r"less than or equal to 0\.98"):
+    with pytest.raises(ValidationError, match=facts("style_for_success … 0.98")):
         WritingEnvironment.Options(style_for_success=0.99)
 
 
@@ -152,12 +153,12 @@ def test_rows_about_the_same_text_are_the_same_task_and_others_are_not():
     [
         (
             {"promt": "x"},
-            r"kind tldr, has no field 'prompt' \(did you mean 'promt'\?\); it has promt",
+            "tldr … no field 'prompt' … 'promt' … promt",
         ),
-        ({"prompt": " "}, "has ' ' as its 'prompt'; expected a string that is not empty"),
-        ({"prompt": None}, "has None as its 'prompt'"),
+        ({"prompt": " "}, "' ' … 'prompt' … a string … not empty"),
+        ({"prompt": None}, "None … 'prompt'"),
     ],
 )
 def test_a_row_without_its_text_is_refused(row, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=facts(message)):
         environment().task(row)

@@ -12,6 +12,7 @@ from motet.environments.registry import resolve
 from motet.errors import ConfigError
 from motet_tasks.coding.bug_fix import BugFix
 from motet_tasks.coding.bugs_test import GIVEN, MBPP, ROW
+from tests.fixtures.messages import facts
 
 DATA = Path(__file__).parents[6] / "shared" / "data"
 RIGHT = "def total(xs):\n    return sum(x * x for x in xs)"
@@ -184,7 +185,7 @@ def test_the_last_review_is_heard_once_and_older_ones_as_history_says(sandbox, h
 
 
 def test_an_odd_number_of_turns_is_no_whole_attempt(sandbox):
-    with pytest.raises(ConfigError, match=r"rollout\.samples has 3 turns; expected an even number"):
+    with pytest.raises(ConfigError, match=facts("rollout.samples … 3 turns … even number")):
         made(sandbox, turns=3)
 
 

@@ -4,6 +4,7 @@ from codejudge import CaseResult, Verdict
 from codejudge.source import Source
 from motet.errors import ConfigError
 from motet_tasks.coding.bugs import QUICK, Bug, made_bugs, proven, read_bug, undocumented
+from tests.fixtures.messages import facts
 
 PROMPT = '''\
 import math
@@ -89,7 +90,7 @@ def test_bugs_are_made_of_any_solution_and_always_the_same(row):
 
 def test_a_row_without_a_solution_cannot_be_broken():
     row = {key: value for key, value in ROW.items() if key != "canonical_solution"}
-    with pytest.raises(ConfigError, match="row t/1 has no solution; expected a canonical_solution"):
+    with pytest.raises(ConfigError, match=facts("t/1 … no solution … canonical_solution")):
         made_bugs(row, 0, 1)
 
 

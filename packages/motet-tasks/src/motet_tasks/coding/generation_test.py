@@ -12,6 +12,7 @@ from motet.environments.check import check_environment
 from motet.environments.registry import resolve
 from motet.errors import ConfigError, EnvironmentFault
 from motet_tasks.coding.generation import CodeGeneration
+from tests.fixtures.messages import facts
 
 PROMPT = """\
 from typing import List
@@ -241,7 +242,9 @@ def test_a_package_that_no_program_may_import_is_said_before_everybody_fails_for
 
 
 def test_a_row_that_is_no_problem_is_refused(sandbox):
-    with pytest.raises(ConfigError, match="expected a programming problem with the fields"):
+    with pytest.raises(
+        ConfigError, match=facts("question … expected … problem … prompt, entry_point")
+    ):
         made(sandbox).task({"question": "?"})
 
 
@@ -249,7 +252,7 @@ def test_a_problem_that_asks_for_aux_itself_is_refused(sandbox):
     row = {**ROW, "prompt": PROMPT.replace("total", "aux"), "entry_point": "aux"}
     with pytest.raises(
         ConfigError,
-        match="problem t/1 asks for a function 'aux', which is also the name of a helper",
+        match=facts("problem t/1 … 'aux' … name of a helper"),
     ):
         made(sandbox).task(row)
     assert made(sandbox, helpers=0).task(row).id == "t/1"
@@ -403,7 +406,7 @@ def test_the_known_solution_shared_out_earns_success(sandbox, options):
 def test_a_problem_without_a_solution_says_so(sandbox):
     environment = made(sandbox)
     row = {key: value for key, value in ROW.items() if key != "canonical_solution"}
-    with pytest.raises(EnvironmentFault, match="t/1 has no solution in its data"):
+    with pytest.raises(EnvironmentFault, match=facts("t/1 has no solution")):
         environment.solve(asyncio.run(environment.start(environment.task(row), 0)), 0)
 
 

@@ -6,6 +6,7 @@ import pytest
 from motet.errors import ConfigError
 from motet_tasks.coding.bugs import asked_bug
 from motet_tasks.coding.problems import CodingProblem, problem_in, read_problem
+from tests.fixtures.messages import facts, says
 
 DATA = Path(__file__).parents[6] / "shared" / "data"
 
@@ -128,45 +129,44 @@ def test_a_problem_is_read_back_from_the_plain_values_of_its_task():
     [
         (
             {"question": "?", "answer": 1},
-            "fields question, answer; expected a programming problem with the fields of one of: "
-            "prompt, entry_point",
+            "fields question, answer … expected … fields … prompt, entry_point",
         ),
-        ({}, "fields none; expected a programming problem"),
+        ({}, "fields none … expected … problem … prompt, entry_point"),
         (
             {**HUMANEVAL, "entry_point": "totl"},
-            "HumanEval/900: its prompt does not define the function 'totl'",
+            "HumanEval/900 … prompt … 'totl'",
         ),
-        ({**MBPP, "test_list": "['assert f()']"}, "; expected a list of assert statements"),
+        ({**MBPP, "test_list": "['assert f()']"}, "MBPP/901 … test_list … list … assert"),
         (
             {**HUMANEVAL, "prompt": "Sum it."},
-            "HumanEval/900: its prompt does not define the function 'total'",
+            "HumanEval/900 … prompt … 'total'",
         ),
         (
             {**HUMANEVAL, "canonical_solution": "return ("},
-            "HumanEval/900: its canonical_solution, appended to the prompt, does not define",
+            "HumanEval/900 … canonical_solution … does not define … 'total'",
         ),
         (
             {**HUMANEVAL, "test": "def tset(): pass"},
-            "HumanEval/900: got a suite of kind check without a function check",
+            "HumanEval/900 … kind check … without a function check",
         ),
-        ({**MBPP, "code": "def f(:"}, "MBPP/901: its code is not valid Python"),
-        ({**MBPP, "test_setup_code": "x = ("}, "MBPP/901: its test_setup_code is not valid Python"),
+        ({**MBPP, "code": "def f(:"}, "MBPP/901 … code … not valid Python"),
+        ({**MBPP, "test_setup_code": "x = ("}, "MBPP/901 … test_setup_code … not valid Python"),
         (
             {**MBPP, "test_list": 7, "task_id": None},
-            "7: its test_list is '7'; expected a list of assert statements",
+            "7 … test_list … '7' … list … assert",
         ),
         (
             {**MBPP, "test_list": ["assert other(1)"]},
-            "MBPP/901: no function of its code is used in all of its tests",
+            "MBPP/901 … no function … code … all … tests",
         ),
-        ({**MBPP, "test_list": []}, "MBPP/901: no function of its code"),
-        ({**MBPP, "test_list": ["assert longest("]}, "MBPP/901: a test is not valid Python"),
+        ({**MBPP, "test_list": []}, "MBPP/901 … no function … code"),
+        ({**MBPP, "test_list": ["assert longest("]}, "MBPP/901 … test … not valid Python"),
     ],
 )
 def test_a_row_that_is_none_says_what_is_wrong(row, message):
     with pytest.raises(ConfigError) as refused:
         read_problem(row)
-    assert message in str(refused.value)
+    assert says(refused.value, message)
 
 
 def test_every_row_of_the_benchmarks_is_a_problem():
@@ -192,7 +192,7 @@ def test_helper_functions_of_a_prompt_are_given():
 
 
 def test_a_persons_function_with_a_number_that_cannot_be_written_is_refused():
-    with pytest.raises(ConfigError, match="expected a Python function with a docstring"):
+    with pytest.raises(ConfigError, match=facts("Python function … docstring")):
         problem_in(f'def f(x=0x{"f" * 6_000}):\n    """Return x."""\n')
 
 

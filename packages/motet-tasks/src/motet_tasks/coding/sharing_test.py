@@ -7,6 +7,7 @@ import pytest
 from motet_tasks.coding.problems import read_problem
 from motet_tasks.coding.sharing import NoSolution, share_out
 from motet_tasks.rewards.cooperation import cooperation
+from tests.fixtures.messages import facts
 
 DATA = Path(__file__).parents[6] / "shared" / "data"
 
@@ -102,7 +103,7 @@ def test_an_agent_alone_has_all_of_it():
 
 
 def test_where_there_is_no_solution_there_is_nothing_to_share():
-    with pytest.raises(NoSolution, match="problem t has no solution"):
+    with pytest.raises(NoSolution, match=facts("t has no solution")):
         share_out(problem_with(None), ["aux"])
 
 

@@ -10,6 +10,7 @@ from motet_tasks.minecraft.pictures import (
     letters,
     read_picture,
 )
+from tests.fixtures.messages import facts
 
 PALETTES = (("stone", "dirt"), ("sand", "glass", "air"))
 PICTURE = Picture(("##.", ".##"), z=4)
@@ -114,20 +115,20 @@ def test_a_row_is_a_word_or_a_picture():
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"word": "A"}, "no field 'string'; it has word"),
-        ({"string": "  "}, "gives 5 rows of 0 cells; expected at least one block"),
-        ({"string": "?!"}, "expected at least one block"),
-        ({"rows": "#."}, "expected a list of texts"),
-        ({"rows": []}, "expected equally long rows of # and ."),
-        ({"rows": ["#", "##"]}, "expected equally long rows of # and ."),
-        ({"rows": ["#x"]}, "expected equally long rows of # and ."),
-        ({"rows": [".."]}, "expected at least one block"),
+        ({"word": "A"}, "no field 'string' … word"),
+        ({"string": "  "}, "5 rows of 0 cells … at least one block"),
+        ({"string": "?!"}, "at least one block"),
+        ({"rows": "#."}, "'#.' … list of texts"),
+        ({"rows": []}, "equally long rows … # and ."),
+        ({"rows": ["#", "##"]}, "equally long rows … # and ."),
+        ({"rows": ["#x"]}, "equally long rows … # and ."),
+        ({"rows": [".."]}, "at least one block"),
         ({"rows": ["#" * 40_000]}, "at most 32768 cells"),
         ({"string": "A" * 100_000}, "at most 32768 cells"),
     ],
 )
 def test_any_other_row_is_an_error(row, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=facts(message)):
         read_picture(row, spacing=1, z=0)
 
 

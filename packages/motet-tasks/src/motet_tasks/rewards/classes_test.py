@@ -6,6 +6,7 @@ import pytest
 from codejudge.suite import CaseResult, Suite, Verdict
 from motet_tasks.rewards.classes import merge, notes_on, score_class
 from motet_tasks.rewards.skeleton import Skeleton
+from tests.fixtures.messages import says
 
 SKELETON = Skeleton.read(
     '''\
@@ -225,11 +226,9 @@ def test_every_agent_has_a_term_of_its_own():
 
 def test_notes_say_what_is_there_and_what_was_not_an_agents_to_write():
     made = merged(a=TOTAL + BROKEN.format("larger(self)"), b=TOTAL)
-    assert notes_on(made, SHARES) == {
-        "a": ((True, "`total` can be parsed"), (False, "`larger` cannot be parsed")),
-        "b": (
-            (False, "`sign` is missing"),
-            (False, "`both` is missing"),
-            (False, "`total` is not yours to write, and was left out"),
-        ),
-    }
+    notes = notes_on(made, SHARES)
+    assert notes["a"] == ((True, "`total` can be parsed"), (False, "`larger` cannot be parsed"))
+    *missing, (right, said) = notes["b"]
+    assert missing == [(False, "`sign` is missing"), (False, "`both` is missing")]
+    assert not right
+    assert says(said, "`total` … not yours … left out")

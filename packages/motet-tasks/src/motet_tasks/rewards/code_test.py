@@ -7,6 +7,7 @@ from codejudge.source import Source
 from codejudge.suite import CaseResult, Suite, Verdict
 from motet_tasks.rewards.code import WEIGHTS, Program, returns_value, score_program
 from motet_tasks.rewards.extract import extract
+from tests.fixtures.messages import says
 
 CHECK = """
 def check(candidate):
@@ -334,27 +335,35 @@ def test_the_sandbox_gets_the_prelude_then_the_helpers_then_main_and_only_what_r
     assert asked == [["import math", AUX.strip(), TOGETHER.strip()], [BY_ITSELF.strip()]]
 
 
+def noted(notes, *wanted: tuple[bool, str]) -> bool:
+    """Return whether these are the notes: each right or not, with its facts."""
+    return len(notes) == len(wanted) and all(
+        right is wished and says(note, said)
+        for (right, note), (wished, said) in zip(notes, wanted, strict=True)
+    )
+
+
 def test_notes_say_what_was_found_as_far_as_the_levels_were_reached(sandbox):
-    assert score(sandbox, AUX_SILENT, BROKEN).notes == {
-        "aux": ((False, "`aux` is not defined as a function that returns a value"),),
-        "total": (
-            (True, "`total` is defined and returns a value"),
-            (False, "`total` cannot be parsed: line 2: '(' was never closed"),
-        ),
-    }
+    found = score(sandbox, AUX_SILENT, BROKEN).notes
+    assert found.keys() == {"aux", "total"}
+    assert noted(found["aux"], (False, "`aux` … not defined … returns a value"))
+    assert noted(
+        found["total"],
+        (True, "`total` … defined … returns a value"),
+        (False, "`total` cannot be parsed … line 2: '(' was never closed"),
+    )
     notes = score(sandbox, AUX, IGNORING).notes
-    assert notes["total"] == (
-        (True, "`total` is defined and returns a value"),
-        (True, "`total` can be parsed"),
+    assert noted(
+        notes["total"],
+        (True, "`total` … defined … returns a value"),
+        (True, "`total` … parsed"),
         (True, "`total` calls `aux`"),
-        (False, "`total` throws away what `aux` returns"),
-        (True, "`total` does work of its own"),
+        (False, "`total` throws away … `aux`"),
+        (True, "`total` … work of its own"),
     )
     assert notes["aux"][2:] == notes["total"][2:4]
-    assert score(sandbox, AUX, BY_ITSELF).notes["total"][-1] == (
-        False,
-        "`total` does not call `aux`",
-    )
+    last = score(sandbox, AUX, BY_ITSELF).notes["total"][-1:]
+    assert noted(last, (False, "`total` does not call `aux`"))
     assert score(sandbox, AUX_ALL, WRAPPER).notes["total"][-1][0] is False
 
 

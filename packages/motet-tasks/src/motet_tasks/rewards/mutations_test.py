@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from motet_tasks.rewards.mutation_operators import OPERATORS
 from motet_tasks.rewards.mutations import mutants
+from tests.fixtures.messages import facts
 
 PROGRAM = '''\
 def largest(xs, least=0):  # the naïve way: "<" is é
@@ -158,7 +159,7 @@ def test_a_seed_makes_the_same_mutants_and_another_seed_other_ones():
 
 
 def test_what_is_no_python_is_refused():
-    with pytest.raises(ValueError, match="expected a Python program to mutate, got 'def f\\(:'"):
+    with pytest.raises(ValueError, match=facts("Python program … 'def f(:'")):
         mutants("def f(:", 0)
 
 

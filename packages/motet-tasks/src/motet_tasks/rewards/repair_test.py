@@ -14,6 +14,7 @@ from motet_tasks.rewards.repair import (
     score_repair,
     weighed,
 )
+from tests.fixtures.messages import says
 
 BUGGY = """\
 def f(xs):
@@ -145,7 +146,9 @@ def test_what_only_the_compiler_refuses_does_not_parse():
 
     found = score("def f(xs):\n break\n return 1", Compiler())
     assert found.terms["parses"] == 0.0
-    assert found.notes[-1] == (False, "the program cannot be read: 'break' outside loop")
+    right, note = found.notes[-1]
+    assert not right
+    assert says(note, "program … cannot be read: 'break' outside loop")
 
 
 def test_a_broken_sandbox_is_a_fault_and_never_a_zero():

@@ -3,6 +3,7 @@ import ast
 import pytest
 
 from motet_tasks.rewards.skeleton import Skeleton
+from tests.fixtures.messages import facts
 
 SHELF = '''\
 import math
@@ -138,13 +139,13 @@ def test_a_method_that_the_skeleton_lacks_is_added_as_it_is_described():
 @pytest.mark.parametrize(
     ("text", "methods", "message"),
     [
-        ("class Shelf", {}, "it is not valid Python"),
-        ("class Box:\n    def f(self): ...", {}, "expected one class Shelf, got Box"),
-        ("x = 1", {}, "expected one class Shelf, got none"),
-        ("class Shelf:\n    def first(self):\n        return 1", {}, "no method without a body"),
-        (SHELF, {"last": ""}, "class Shelf has no method last"),
+        ("class Shelf", {}, "not valid Python"),
+        ("class Box:\n    def f(self): ...", {}, "one class Shelf … Box"),
+        ("x = 1", {}, "one class Shelf … none"),
+        ("class Shelf:\n    def first(self):\n        return 1", {}, "no method … without a body"),
+        (SHELF, {"last": ""}, "Shelf … no method last"),
     ],
 )
 def test_what_is_no_skeleton_is_an_error_that_says_why(text, methods, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=facts(message)):
         Skeleton.read(text, "Shelf", methods)
