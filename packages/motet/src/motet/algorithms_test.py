@@ -8,6 +8,7 @@ from motet.algorithms import cautions, check_plan, resolve
 from motet.errors import ConfigError
 from motet.settings import Plan
 from tests import fork_server
+from tests.fixtures.messages import facts, says
 
 
 @pytest.mark.parametrize(
@@ -16,12 +17,12 @@ from tests import fork_server
         (
             {"samples": (4, 2)},
             "round",
-            "groups of 4, 2 at turns 1 to 2, which weights the gradients of the turns by 3/4, 1/2",
+            "4, 2 at turns 1 to 2 … 3/4, 1/2",
         ),
         (
             {"samples": (2, 2)},
             "task",
-            "groups of 2, 4 at turns 1 to 2, which weights the gradients of the turns by 1/2, 3/4",
+            "2, 4 at turns 1 to 2 … 1/2, 3/4",
         ),
         ({"samples": (4, 4)}, "round", None),
         ({"samples": (4, 1)}, "task", None),
@@ -31,7 +32,7 @@ def test_the_group_mean_over_groups_of_several_sizes_is_told_of(plan, group_by, 
     found = cautions(resolve("magrpo", {"group_by": group_by}), Plan(**plan), 2)
     assert len(found) == (said is not None)
     if said is not None:
-        assert said in found[0]
+        assert says(found[0], said)
     assert cautions(resolve("marloo", {"group_by": group_by}), Plan(**plan), 2) == []
 
 
@@ -53,7 +54,7 @@ def test_where_returns_are_of_their_own_turn_nothing_is_lent_to_pruned_actions()
 
 def test_a_stopped_weight_needs_a_reward_that_stops():
     weighed = resolve("magrpo", {"stopped_weight": 2.0})
-    with pytest.raises(ConfigError, match=r"stopped_weight 2.0 is for turns that a reward ends"):
+    with pytest.raises(ConfigError, match=facts("stopped_weight 2.0 … turns … reward ends")):
         check_plan(weighed, Plan(samples=(4, 4)), 2)
     check_plan(weighed, Plan(samples=(4, 4), stop_at_reward=4.0), 2)
 
@@ -62,7 +63,7 @@ def test_a_stopped_weight_needs_a_reward_that_stops():
 def test_importance_weights_beside_a_ratio_to_the_same_policy_are_refused(mode):
     for loss in ("clipped_surrogate", "gspo", "cispo"):
         chosen = {"policy_loss": loss, "importance_sampling": mode}
-        with pytest.raises(ConfigError, match=f"{loss} already has the ratio of each token"):
+        with pytest.raises(ConfigError, match=facts(f"{loss} … ratio … token")):
             resolve("magrpo", {**chosen, "importance_ratio": "token"})
         assert resolve("magrpo", chosen).importance_sampling == mode
     assert resolve("magrpo", {"importance_sampling": mode}).importance_sampling == mode

@@ -25,6 +25,7 @@ from motet.losses import (
     token_weights,
     value_error,
 )
+from tests.fixtures.messages import facts
 
 LOGITS = torch.tensor([0.3, -0.8, 1.1], dtype=torch.float64)
 REFERENCE = torch.log_softmax(torch.tensor([1.0, 0.2, -0.5], dtype=torch.float64), 0)
@@ -388,17 +389,17 @@ def test_an_own_loss_may_be_anything_in_the_padding():
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda inputs: inputs.advantages, r"raised AttributeError: .*losses_test.py:\d+ in"),
-        (lambda inputs: None, r"returned NoneType; expected one loss per token.* = \[1, 3\]"),
-        (lambda inputs: inputs.logp_BL.mean(), r"returned shape \[\] .* without a mean or sum"),
-        (lambda inputs: inputs.mask_BL, r"returned shape .* dtype torch.bool; expected"),
-        (lambda inputs: inputs.logp_BL / 0.0, "returned -inf for 2 completion tokens"),
+        (lambda inputs: inputs.advantages, "AttributeError … losses_test.py"),
+        (lambda inputs: None, "NoneType … loss per token … [1, 3]"),
+        (lambda inputs: inputs.logp_BL.mean(), "shape [] … without … mean or sum"),
+        (lambda inputs: inputs.mask_BL, "shape … torch.bool … expected"),
+        (lambda inputs: inputs.logp_BL / 0.0, "-inf … 2 completion tokens"),
         (
             lambda inputs: inputs.logp_BL.detach(),
-            "returned a loss without a gradient: compute it from logp_BL",
+            "without … gradient … logp_BL",
         ),
     ],
 )
 def test_a_mistake_of_an_own_loss_is_named_as_that_of_the_function(function, said):
-    with pytest.raises(MotetError, match=f"policy_loss mine {said}"):
+    with pytest.raises(MotetError, match=facts(f"policy_loss mine … {said}")):
         one_row(function)

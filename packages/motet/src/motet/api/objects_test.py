@@ -18,6 +18,7 @@ from motet.errors import ConfigError
 from motet.losses import POLICY_LOSSES, LossInputs, PolicyLoss, token_ratio
 from motet.settings import Algorithm, ClippedLoss, CriticCredit, GroupCredit, KlInLoss
 from motet.user_code import objects
+from tests.fixtures.messages import facts
 
 CONFIG: Mapping[str, Any] = {
     "name": "run",
@@ -145,16 +146,16 @@ def test_a_clip_range_of_the_config_stays_with_a_loss_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"loss": 3}, "loss: got int, expected a function or a PolicyLoss"),
-        ({"loss": "./mine.py:soft"}, "loss: got str, expected a function or a PolicyLoss"),
-        ({"loss": PolicyLoss}, "loss: got type, expected a function or a PolicyLoss"),
-        ({"baseline": 3}, "baseline: got int, expected a function or a Baseline"),
-        ({"loss": soft, "algorithm": {"epochs": 2}}, "soft@.* has no ratio, so it allows one grad"),
+        ({"loss": 3}, "loss … int … function … PolicyLoss"),
+        ({"loss": "./mine.py:soft"}, "loss … str … function … PolicyLoss"),
+        ({"loss": PolicyLoss}, "loss … type … function … PolicyLoss"),
+        ({"baseline": 3}, "baseline … int … function … Baseline"),
+        ({"loss": soft, "algorithm": {"epochs": 2}}, "no ratio … one gradient"),
         ({"baseline": half, "algorithm": "iac"}, "credit.baseline"),
     ],
 )
 def test_a_wrong_loss_or_baseline_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=facts(said)):
         read(**given)
 
 

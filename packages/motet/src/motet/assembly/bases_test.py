@@ -10,6 +10,7 @@ from motet.assembly import bases
 from motet.assembly.task_setup import open_task_setup
 from motet.core import Demonstration, Environment, Task, Transition
 from motet.errors import ConfigError, EnvironmentFault
+from tests.fixtures.messages import facts
 
 
 class Game(Environment):
@@ -90,7 +91,9 @@ def test_a_start_that_loses_its_connection_is_asked_again_and_then_named(monkeyp
     class Gone(Lost):
         lost, starts = 9, 0
 
-    with pytest.raises(ConfigError, match=r"ConnectionError: the game server is down \(.*:\d+ in"):
+    with pytest.raises(
+        ConfigError, match=facts("ConnectionError: the game server is down … bases_test.py")
+    ):
         corpus(Gone, monkeypatch)
     assert Gone.starts == 3
 
@@ -100,7 +103,7 @@ def test_a_start_that_never_ends_has_the_time_of_a_game(monkeypatch):
         def before_start(self):
             time.sleep(60)
 
-    with pytest.raises(EnvironmentFault, match=r"start did not end within 0\.2 s"):
+    with pytest.raises(EnvironmentFault, match=facts("start … within 0.2 s")):
         corpus(Slow, monkeypatch, timeout_seconds=0.2)
 
 

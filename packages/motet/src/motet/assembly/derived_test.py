@@ -8,6 +8,7 @@ from motet.config.load import dump_config, load_config, load_recorded, make_conf
 from motet.config.schema import check_trainable
 from motet.errors import ConfigError
 from tests.fixtures.fake_rollouts import Talk
+from tests.fixtures.messages import facts, says
 
 
 class AtEnd(Talk):
@@ -49,10 +50,8 @@ def test_samples_are_grouped_by_task_where_a_round_has_nothing_to_compare(
     group = found.algorithm.group
     assert group is None or group.group_by == derived
     if derived == "task" and algorithm["name"] != "remax":
-        assert said == [
-            f"algorithm.credit.group_by: task, because rollout.samples {samples} has one sample "
-            "per Round after turn 1"
-        ]
+        (note,) = said
+        assert says(note, f"algorithm.credit.group_by: task … rollout.samples {samples} … turn 1")
         check_trainable(found)
     else:
         assert said == [], "the row of remax says it itself"
@@ -83,14 +82,9 @@ def test_no_reward_is_repeated_where_only_the_end_is_rewarded(
 ):
     found, said = with_rewards_at_end(config(samples, **algorithm), environment)
     assert found.algorithm.repeat_last_reward is derived
-    assert (
-        said == []
-        if derived
-        else [
-            "algorithm.repeat_last_reward: false, because AtEnd rewards only the end of an episode "
-            "(rewards_at_end)"
-        ]
-    )
+    assert len(said) == (0 if derived else 1)
+    for note in said:
+        assert says(note, "algorithm.repeat_last_reward: false … AtEnd … rewards_at_end")
 
 
 @pytest.mark.parametrize("repeats", [True, False])
@@ -106,7 +100,7 @@ def test_one_critic_for_the_team_shares_the_rewards_unless_the_returns_do_not_ne
     assert resolve("magrpo", {**joint, "returns": "last"}).reward_sharing == "own"
     assert resolve("magrpo", {"critic_view": "own", "baseline": "none"}).reward_sharing == "own"
     assert resolve("maac", {"critic_view": "own"}).reward_sharing == "all", "as the row"
-    with pytest.raises(ConfigError, match=r"credit\.view joint needs a shared reward"):
+    with pytest.raises(ConfigError, match=facts("credit.view joint … shared reward")):
         config([8], name="magrpo", reward_sharing="own", **joint)
 
 

@@ -67,7 +67,7 @@ def test_a_row_that_is_refused_is_named(rows):
                 raise ConfigError("expected a row that I like")
             return super().task(row)
 
-    with pytest.raises(ConfigError, match=r"data\.eval, row 3: expected a row that I like"):
+    with pytest.raises(ConfigError, match=facts("data.eval, row 3 … a row that I like")):
         tasks_of(config(data={"eval": {"path": rows}}), Picky(), train=False)
 
 
@@ -100,9 +100,7 @@ def test_tasks_that_are_trained_on_and_held_out_are_counted(rows):
 
 @pytest.mark.parametrize(("train", "missing"), [(True, "train"), (False, "eval")])
 def test_what_nobody_has_is_asked_for(train, missing):
-    with pytest.raises(
-        ConfigError, match=f"has no tasks of its own: set data.{missing} to a name or a path"
-    ):
+    with pytest.raises(ConfigError, match=facts(f"no tasks … data.{missing} … name … path")):
         tasks_of(config(), Rows(), train=train)
 
 
@@ -166,7 +164,7 @@ def test_a_dataset_without_any_task_is_refused(rows):
 
     with pytest.raises(
         ConfigError,
-        match=r"quickstart has no tasks for 'eval'; expected at least one; none of \d+ rows",
+        match=facts("quickstart … no tasks … 'eval' … none of … rows"),
     ):
         tasks_of(config(data={"eval": {"path": rows}}), Nothing(), train=False)
 

@@ -21,6 +21,7 @@ from motet.batch.objectives import importance_mode, importance_ratio
 from motet.errors import ConfigError, MotetError
 from motet.losses import POLICY_LOSSES, LossInputs, PolicyLoss, token_ratio
 from motet.settings import Algorithm
+from tests.fixtures.messages import facts
 from tests.fixtures.samples import LONGEST, sample, value
 
 
@@ -207,13 +208,13 @@ def test_mistakes_of_a_loss_of_ones_own_are_named() -> None:
 
 
 def test_a_loss_that_this_process_has_not_loaded_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"loss.kind ./mine.py:loss is not in this process's"):
+    with pytest.raises(ConfigError, match=facts("loss.kind ./mine.py:loss … not in this process")):
         policy_objective(Algorithm(policy_loss="./mine.py:loss"))
 
 
 def test_kl_in_the_loss_without_a_reference_is_refused() -> None:
     batch = two_tokens()
-    with pytest.raises(ValueError, match="but samples of small have none"):
+    with pytest.raises(ValueError, match=facts("reference … small … none")):
         policy_objective(Algorithm(kl_in="loss", kl_coefficient=0.1))(
             batch, batch.behaviour_logp_BL, batch.advantages_BL
         )

@@ -226,11 +226,10 @@ def test_a_question_that_no_json_can_hold_is_not_sent():
     with serving(OK) as server, pytest.raises(EndpointFault) as fault:
         asyncio.run(endpoint(server.base_url).ask(halves))
     assert (fault.value.cause, fault.value.said_no, server.requests) == ("refused", True, [])
-    assert "character '\\ud83d'" in str(fault.value)
-    assert "expected texts of whole characters" in str(fault.value)
+    assert re.search(facts("character '\\ud83d' … whole characters"), str(fault.value))
     refused, requests = ask(OK, parameters={"temperature": float("nan")})
     assert (refused.cause, refused.said_no, requests) == ("refused", False, [])
-    assert "expected texts of whole characters, finite numbers" in str(refused)
+    assert re.search(facts("whole characters … finite numbers"), str(refused))
 
 
 def test_a_connection_that_breaks_in_the_middle_of_an_answer_is_asked_again():
@@ -274,26 +273,26 @@ def test_an_endless_answer_is_cut_off():
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"<html><body>Sign in</body></html>", "the body: Invalid JSON"),
-        (b"", "the body: Invalid JSON"),
-        (b"\xff\xfe\x00", "the body: Invalid JSON"),
-        (b"[" * 100_000, "the body: Invalid JSON"),
-        (b"[]", "the body: Input should be an object"),
-        (b"null", "the body: Input should be an object"),
-        (b'{"error": "overloaded"}', "choices: Field required"),
-        (b'{"choices": []}', "choices: List should have at least 1 item"),
-        (b'{"choices": [{"text": "old protocol"}]}', "choices.0.message: Field required"),
-        (b'{"choices": [{"message": {"content": null}}]}', "choices.0.message.content: Input"),
-        (b'{"choices": [{"message": {"content": 7}}]}', "choices.0.message.content: Input"),
-        (b'{"choices": [{"message": {"content": " "}}]}', "answered with a message without text"),
+        (b"<html><body>Sign in</body></html>", "the body … Invalid JSON"),
+        (b"", "the body … Invalid JSON"),
+        (b"\xff\xfe\x00", "the body … Invalid JSON"),
+        (b"[" * 100_000, "the body … Invalid JSON"),
+        (b"[]", "the body … object"),
+        (b"null", "the body … object"),
+        (b'{"error": "overloaded"}', "choices … required"),
+        (b'{"choices": []}', "choices … at least 1"),
+        (b'{"choices": [{"text": "old protocol"}]}', "choices.0.message … required"),
+        (b'{"choices": [{"message": {"content": null}}]}', "choices.0.message.content"),
+        (b'{"choices": [{"message": {"content": 7}}]}', "choices.0.message.content"),
+        (b'{"choices": [{"message": {"content": " "}}]}', "message without text"),
     ],
 )
 def test_what_is_no_chat_completion_is_garbled(body, what):
     fault, requests = ask(says(200, body))
     assert (fault.cause, len(requests)) == ("garbled", 1)
-    assert what in str(fault)
+    assert re.search(facts(what), str(fault))
     assert body.decode(errors="replace")[:20].strip("\x00") in str(fault)
-    assert "expected a chat completion: check the address and the model" in str(fault)
+    assert re.search(facts("chat completion … address … model"), str(fault))
     assert len(str(fault)) < 700
 
 

@@ -3,6 +3,7 @@ sockets."""
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -20,6 +21,7 @@ from motet.clients.reward_server import (
 from motet.core import Message
 from motet.errors import RewardFault
 from tests.fixtures.http_servers import running
+from tests.fixtures.messages import facts
 
 KEY = "sk-secret-0123456789"
 
@@ -166,28 +168,28 @@ def test_a_server_that_gives_no_answer_is_a_fault(behaviour, cause, requests, sa
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"<html>", "the body: Invalid JSON"),
-        (b"", "the body: Invalid JSON"),
-        (b"[" * 100_000, "the body: Invalid JSON"),
-        (b"[]", "the body: Input should be an object"),
-        (b'{"results": [1, 1, 1]}', "result: Field required"),
-        (b'{"result": 1}', "result: Input should be a valid array"),
+        (b"<html>", "the body … Invalid JSON"),
+        (b"", "the body … Invalid JSON"),
+        (b"[" * 100_000, "the body … Invalid JSON"),
+        (b"[]", "the body … object"),
+        (b'{"results": [1, 1, 1]}', "result … required"),
+        (b'{"result": 1}', "result … array"),
         (b'{"result": [1, 1]}', "2 scores for 3 chats"),
         (b'{"result": [1, 1, 1, 1]}', "4 scores for 3 chats"),
-        (b'{"result": [1, 1, 1.01]}', "result.2: Input should be less than or equal to 1"),
-        (b'{"result": [1, 1, -0.5]}', "result.2: Input should be greater than or equal to 0"),
-        (b'{"result": [1, 1, NaN]}', "result.2: Input should be"),
-        (b'{"result": [1, 1, Infinity]}', "result.2: Input should be"),
-        (b'{"result": [1, 1, null]}', "result.2: Input should be a valid number"),
-        (b'{"result": [1, 1, true]}', "result.2: Input should be a valid number"),
-        (b'{"result": [1, 1, "1"]}', "result.2: Input should be a valid number"),
-        (b'{"result": [[1], [1], [1]]}', "result.0: Input should be a valid number"),
+        (b'{"result": [1, 1, 1.01]}', "result.2 … less … 1"),
+        (b'{"result": [1, 1, -0.5]}', "result.2 … greater … 0"),
+        (b'{"result": [1, 1, NaN]}', "result.2"),
+        (b'{"result": [1, 1, Infinity]}', "result.2"),
+        (b'{"result": [1, 1, null]}', "result.2 … number"),
+        (b'{"result": [1, 1, true]}', "result.2 … number"),
+        (b'{"result": [1, 1, "1"]}', "result.2 … number"),
+        (b'{"result": [[1], [1], [1]]}', "result.0 … number"),
     ],
 )
 def test_what_are_no_scores_is_a_fault_and_no_zero(body, what):
     fault, requests = score(says(body))
     assert (fault.cause, len(requests)) == ("verifier_garbled", 1)
-    assert what in str(fault)
+    assert re.search(facts(what), str(fault))
     assert 'expected {"result": [a score in [0, 1] for every chat]}' in str(fault)
     assert len(str(fault)) < 700
 

@@ -10,6 +10,7 @@ from motet.config import paths
 from motet.config.load import load_target
 from motet.errors import ConfigError
 from motet.user_code import installed
+from tests.fixtures.messages import facts, says
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_config_of_two_packages_is_refused(registered, monkeypatch, tmp_path):
         (tmp_path / name / "same.yaml").write_text("name: same\n")
     monkeypatch.syspath_prepend(tmp_path)
     registered("configs", [("one", "one_package_of_configs"), ("two", "two_package_of_configs")])
-    with pytest.raises(ConfigError, match="two packages have a config 'same'"):
+    with pytest.raises(ConfigError, match=facts("two packages … config 'same'")):
         paths.named_configs()
 
 
@@ -75,9 +76,9 @@ def test_a_config_of_a_package_that_is_missing_names_what_to_install(
     said = "it is in motet-tasks: pip install 'motet[tasks]'"
     with pytest.raises(ConfigError) as refused:
         load_target("bugfix_tiny")
-    assert str(refused.value) == (
-        f"bugfix_tiny does not exist: {said}; expected a config file, the name of a config (motet "
-        "configs lists them) or a run folder"
+    assert says(
+        refused.value,
+        f"bugfix_tiny does not exist … {said} … config file … motet configs … run folder",
     )
     (tmp_path / "mine.yaml").write_text("extends: bugfix_tiny\n")
     with pytest.raises(ConfigError) as refused:

@@ -7,6 +7,7 @@ from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.config.validation import _keys_at
 from motet.errors import ConfigError
+from tests.fixtures.messages import facts, says
 
 CONFIG = {
     "name": "x",
@@ -27,29 +28,29 @@ def test_every_key_of_the_table_is_one_of_motet(key):
 @pytest.mark.parametrize(
     ("override", "advice"),
     [
-        ("gradient_accumulation_steps=4", "in Motet this is train.token_budget (micro-batches are"),
-        ("num_generations=8", "in Motet this is rollout.samples (a list with the completions"),
-        ("per_device_train_batch_size=2", "in Motet this is train.tasks_per_step"),
-        ("train.max_steps=10", "in Motet this is train.steps"),
-        ("algorithm.beta=0.1", "in Motet this is algorithm.kl.coefficient"),
-        ("use_vllm=true", "in Motet this is cluster.samplers.engine (vllm, with a section cluster"),
+        ("gradient_accumulation_steps=4", "train.token_budget … micro-batches"),
+        ("num_generations=8", "rollout.samples … list … completions"),
+        ("per_device_train_batch_size=2", "train.tasks_per_step"),
+        ("train.max_steps=10", "train.steps"),
+        ("algorithm.beta=0.1", "algorithm.kl.coefficient"),
+        ("use_vllm=true", "cluster.samplers.engine … vllm … section cluster"),
         (
             "fsdp=full_shard",
-            "in Motet this is cluster.learners.gpus (the GPUs of each model, which",
+            "cluster.learners.gpus … GPUs … model",
         ),
-        ("nnodes=2", "in Motet this is cluster.address (the address of a Ray cluster"),
-        ("train.learning_rate=1e-5", "in Motet this is optimizer.learning_rate"),
+        ("nnodes=2", "cluster.address … Ray cluster"),
+        ("train.learning_rate=1e-5", "optimizer.learning_rate"),
     ],
 )
 def test_an_unknown_key_of_another_library_is_answered_with_ours(override, advice):
     with pytest.raises(ConfigError) as refused:
         make_config(CONFIG, [override])
     key = override.partition("=")[0]
-    assert f"{key}: unknown key; {advice}" in str(refused.value)
+    assert says(refused.value, f"{key} … unknown key … Motet … {advice}")
     assert "\n" not in str(refused.value)
 
 
 def test_a_spelling_mistake_is_still_a_spelling_mistake():
-    with pytest.raises(ConfigError, match=r"train.stepz: unknown key; did you mean steps\?"):
+    with pytest.raises(ConfigError, match=facts("train.stepz … unknown key … steps")):
         make_config(CONFIG, ["train.stepz=1"])
     assert foreign_advice("stepz") is None

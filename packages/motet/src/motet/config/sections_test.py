@@ -76,10 +76,10 @@ def test_a_verifier_is_one_of_a_server_a_folder_a_constant_and_several_of_these(
     for wrong, got in (({}, "none"), ({**server, **constant}, "base_url and constant")):
         with pytest.raises(
             ValidationError,
-            match=facts(f"got {got} … base_url, folder, constant, ensemble or agents"),
+            match=facts(f"got {got} … base_url, folder, constant, ensemble … agents"),
         ):
             verifier(**wrong)
-    with pytest.raises(ValidationError, match="ensemble has one verifier; expected two or more"):
+    with pytest.raises(ValidationError, match=facts("ensemble … one verifier … two or more")):
         verifier(ensemble=(server,))
     with pytest.raises(ValidationError, match=r"got none, expected .* constant or ensemble"):
         verifier(agents={"a": {"agents": {"b": server}}})

@@ -4,7 +4,7 @@ import pytest
 
 from motet.config.yaml import dotted, place_of, read_value, read_yaml, write_yaml
 from motet.errors import ConfigError
-from tests.fixtures.messages import says
+from tests.fixtures.messages import facts, says
 
 
 def written(folder: Path, text: str) -> Path:
@@ -80,7 +80,7 @@ def test_what_has_no_line_has_that_of_the_key_above():
             "tag:yaml.org,2002:python/name:os.system … plain values without tags",
         ),
         ("a: !!int x\n", "x.yaml:1 … 'x' … tag:yaml.org,2002:int"),
-        ("a: &a\n  b: *a\n", "x.yaml:1 … a.b … contains itself … an alias of another value"),
+        ("a: &a\n  b: *a\n", "x.yaml:1 … a.b … contains itself … alias … another value"),
         ("a: 1\n---\nb: 2\n", "not YAML: but found another document"),
         ("a: \x07\n", "not YAML: unacceptable character"),
     ],
@@ -93,9 +93,9 @@ def test_a_bad_file_gets_one_clear_line(tmp_path, text, complaint):
 
 
 def test_a_missing_file_gets_one_clear_line(tmp_path):
-    with pytest.raises(ConfigError, match=r"absent\.yaml does not exist; expected a YAML file"):
+    with pytest.raises(ConfigError, match=facts("absent.yaml does not exist … YAML file")):
         read_yaml(tmp_path / "absent.yaml")
-    with pytest.raises(ConfigError, match="is a folder; expected a regular file"):
+    with pytest.raises(ConfigError, match=facts(f"{tmp_path.name} … folder … expected … file")):
         read_yaml(tmp_path)
 
 
@@ -136,13 +136,13 @@ LAUGHS = "l0: &l0 [1]\n" + "".join(
     [
         (
             "a: " + "[" * 60 + "]" * 60,
-            r"x\.yaml:1: a\[0\]\[0\] is nested too deeply; expected at most 50 levels",
+            "x.yaml:1 … a[0][0] … nested … at most 50",
         ),
-        ("a: " + "[" * 3000, r"x\.yaml: nested too deeply; expected at most 50 levels"),
-        (LAUGHS, r"x\.yaml: more than 20,000 values; expected fewer"),
+        ("a: " + "[" * 3000, "x.yaml … nested … at most 50"),
+        (LAUGHS, "x.yaml … more than 20,000 values"),
     ],
     ids=["deep", "deeper", "laughs"],
 )
 def test_a_text_without_end_is_refused(tmp_path, text, complaint):
-    with pytest.raises(ConfigError, match=complaint):
+    with pytest.raises(ConfigError, match=facts(complaint)):
         read_yaml(written(tmp_path, text))

@@ -18,6 +18,7 @@ from motet.core import (
 )
 from motet.core.accepted import AWAITED, PLAIN, as_prompt
 from motet.errors import ConfigError, EnvironmentFault
+from tests.fixtures.messages import facts
 
 ASKED = {"role": "user", "content": "Hello"}
 SYSTEM = {
@@ -67,14 +68,14 @@ def test_dicts_and_lists_of_them_are_prompts(given, prompt: Prompt):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([{"role": "user"}], "a prompt has the message {'role': 'user'}; expected {"),
-        ([{**ASKED, "tool_calls": []}], "'tool_calls': .* and optionally a name"),
-        ([{**ASKED, "role": "tool"}], "with a role of system, user, assistant"),
+        ([{"role": "user"}], "prompt … {'role': 'user'} … expected {"),
+        ([{**ASKED, "tool_calls": []}], "'tool_calls' … optionally a name"),
+        ([{**ASKED, "role": "tool"}], "tool … role … system, user, assistant"),
         ([{**ASKED, "content": [{"type": "image_url"}]}], "and strings"),
     ],
 )
 def test_a_dict_that_is_no_message_is_refused_with_what_it_lacks(given, message):
-    with pytest.raises(EnvironmentFault, match=message):
+    with pytest.raises(EnvironmentFault, match=facts(message)):
         as_prompt(given)
 
 
@@ -116,7 +117,7 @@ async def yields(self, *given):
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("method", [awaits, yields, staticmethod(awaits)])
 def test_an_async_method_that_nobody_awaits_is_refused_when_its_class_is_defined(name, method):
-    with pytest.raises(ConfigError, match=f"^Hasty.{name} is async; expected a plain function"):
+    with pytest.raises(ConfigError, match=facts(f"Hasty.{name} is async … plain function")):
         type("Hasty", (Plain,), {name: method})
 
 
@@ -124,7 +125,7 @@ def test_the_error_about_an_async_observe_says_where_to_await():
     class Mixin:
         observe = awaits
 
-    with pytest.raises(ConfigError, match="await in start or step and keep the prompt in the sta"):
+    with pytest.raises(ConfigError, match=facts("Hasty.observe … await in start or step … state")):
         type("Hasty", (Mixin, Plain), {})
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from motet.core.records import as_json, from_json
 from motet.errors import ConfigError
+from tests.fixtures.messages import says
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,15 @@ def test_a_field_that_an_earlier_version_did_not_write_is_null_or_empty():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ((b"0.25", b'"0.25"'), "x.json: by_number.3: Input should be a valid number, got '0.25'"),
-        ((b'"name": "x", ', b""), "x.json: name: Field required; expected what Motet writes"),
-        ((b"2}", b"2.5}"), "x.json: inner.1.count: Input should be a valid integer, got 2.5"),
-        ((b"}}", b"}"), "x.json: it: Invalid JSON"),
-        ((b"[", b"[" * 100_000), "x.json: it: Invalid JSON: recursion limit exceeded"),
+        ((b"0.25", b'"0.25"'), "x.json: by_number.3 … number … '0.25'"),
+        ((b'"name": "x", ', b""), "x.json: name … required"),
+        ((b"2}", b"2.5}"), "x.json: inner.1.count … integer … 2.5"),
+        ((b"}}", b"}"), "x.json … Invalid JSON"),
+        ((b"[", b"[" * 100_000), "x.json … Invalid JSON … recursion limit"),
     ],
     ids=["text", "missing", "fraction", "half", "deep"],
 )
 def test_the_first_wrong_field_is_named(changed, said):
     with pytest.raises(ConfigError) as refused:
         from_json(Outer, TEXT.replace(*changed, 1), Path("x.json"))
-    assert str(refused.value).startswith(said)
+    assert says(refused.value, said)

@@ -15,6 +15,7 @@ import torch
 
 from motet.core.row_values import decoded, encoded, has_marks, identity, kept, readable
 from motet.errors import ConfigError
+from tests.fixtures.messages import facts
 
 
 class Colour(IntEnum):
@@ -125,19 +126,19 @@ def test_rows_with_values_that_differ_from_themselves_compare_equal():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": [1, {"f": print}]}, r"row 3.a\[1\].f is of type builtin_function_or_method; exp"),
-        ({1: object()}, r"row 3\[1\] is of type object; expected numbers"),
-        ({"a": {torch.tensor([1]): 1}}, r"row 3.a\[tensor\(\[1\]\)\] has a key"),
-        ({"a": np.datetime64(10**9, "Y")}, r"row 3.a is a \w+ that Python cannot hold"),
-        ({"a": complex(1, 2)}, "row 3.a is of type complex"),
-        ({"a": torch.float32}, "row 3.a is of type dtype"),
-        ({"a": pd.Timestamp("2024-01-01 00:00:00.000000001")}, "row 3.a is a Timestamp .*nanosec"),
-        ({"a": pd.Timedelta(-1, "ns")}, r"row 3.a is a Timedelta that Python cannot hold"),
+        ({"a": [1, {"f": print}]}, "row 3.a[1].f … builtin_function_or_method … expected"),
+        ({1: object()}, "row 3[1] … object … expected numbers"),
+        ({"a": {torch.tensor([1]): 1}}, "row 3.a[tensor([1])] … key"),
+        ({"a": np.datetime64(10**9, "Y")}, "row 3.a … Python cannot hold"),
+        ({"a": complex(1, 2)}, "row 3.a … complex"),
+        ({"a": torch.float32}, "row 3.a … dtype"),
+        ({"a": pd.Timestamp("2024-01-01 00:00:00.000000001")}, "row 3.a … Timestamp … nanoseconds"),
+        ({"a": pd.Timedelta(-1, "ns")}, "row 3.a … Timedelta … Python cannot hold"),
     ],
     ids=lambda value: value if isinstance(value, str) else "value",
 )
 def test_what_no_record_can_hold_is_refused_with_its_place(value, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=facts(message)):
         kept(value, "row 3")
 
 

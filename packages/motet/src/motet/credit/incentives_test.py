@@ -15,6 +15,7 @@ from motet.credit.assign import assign_credit
 from motet.credit.returns import Forest, bonuses
 from motet.errors import ConfigError
 from motet.settings import Incentives
+from tests.fixtures.messages import facts
 
 SIZES = Incentives(alpha0=1.0, alpha1=10.0, beta0=100.0, beta1=1000.0)
 """Every sum of these values shows which of them it contains."""
@@ -288,5 +289,5 @@ def test_who_asks_for_incentives_must_be_told_who_was_right():
         "e", Task("t", {}), Round(0, root.prompts, root.prompt_tokens, root.samples, (mute,))
     )
     algorithm = resolve("mareinforce", {"incentives": {"beta1": 1.0}})
-    with pytest.raises(ConfigError, match="does not say it of me: give it right="):
+    with pytest.raises(ConfigError, match=facts("of me … right=")):
         assign_credit([episode], Scores(), algorithm, CreditState(), TEAM, 1)

@@ -13,6 +13,7 @@ import torch
 from motet.algorithms import check_plan, resolve
 from motet.errors import ConfigError
 from motet.settings import Plan
+from tests.fixtures.messages import facts
 from tests.fixtures.two_turn_toy import (
     EXACT,
     Toy,
@@ -224,13 +225,13 @@ def test_after_the_best_the_histories_of_turn_two_are_not_the_policys():
 
 @pytest.mark.parametrize("name", ["mareinforce", "magrpo", "marloo", "maremax", *CRITICS])
 def test_the_best_is_refused_where_its_future_would_be_believed(name):
-    with pytest.raises(ConfigError, match="use expand: random or all, or pruned: sibling_mean"):
+    with pytest.raises(ConfigError, match=facts("expand: random … all … pruned: sibling_mean")):
         check_plan(algorithm_of(name), Plan(samples=(2, 2), expand="best"), 2)
     check_plan(algorithm_of(name, pruned="sibling_mean"), Plan(samples=(2, 2), expand="best"), 2)
 
 
 def test_remax_too_refuses_the_best():
-    with pytest.raises(ConfigError, match="use expand: random or all, or pruned: sibling_mean"):
+    with pytest.raises(ConfigError, match=facts("expand: random … all … pruned: sibling_mean")):
         check_plan(algorithm_of("remax"), Plan(samples=(2, 1), expand="best"), 2)
     check_plan(algorithm_of("remax"), Plan(samples=(2, 1), expand="random"), 2)
 

@@ -33,6 +33,7 @@ from motet.credit.preferences import (
 )
 from motet.errors import ConfigError
 from motet.settings import Algorithm, Decode, PairCredit, PairReplay, Plan
+from tests.fixtures.messages import facts
 
 AGENTS = ("a", "b")
 TEAM = Team({"a": ("p",), "b": ("q",)}, dict.fromkeys(AGENTS, Decode()))
@@ -257,7 +258,7 @@ def test_halves_need_even_numbers_of_aligned_samples() -> None:
     halves = madpo(compare="halves")
     check_plan(halves, Plan(samples=(4,)), 2)
     for plan in (Plan(samples=(3,)), Plan(samples=(4,), pairing="crossed")):
-        with pytest.raises(ConfigError, match="use even numbers and pairing: aligned"):
+        with pytest.raises(ConfigError, match=facts("even numbers … pairing: aligned")):
             check_plan(halves, plan, 2)
     with pytest.raises(ValidationError, match="expected compare: halves"):
         PairCredit(select="comparator_reward")
@@ -329,13 +330,13 @@ def test_no_pair_is_drawn_again_before_all_were_drawn() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "nearest_k"}, "got k null with mode nearest_k"),
-        ({"mode": "lambda_decay"}, "got decay null with mode lambda_decay"),
-        ({"mode": "all_history", "k": 2}, "got k 2 with mode all_history"),
-        ({"decay": 0.5}, "got decay 0.5 with mode current"),
-        ({"size": 5}, "got size 5 with mode current"),
+        ({"mode": "nearest_k"}, "k null … mode nearest_k"),
+        ({"mode": "lambda_decay"}, "decay null … mode lambda_decay"),
+        ({"mode": "all_history", "k": 2}, "k 2 … mode all_history"),
+        ({"decay": 0.5}, "decay 0.5 … mode current"),
+        ({"size": 5}, "size 5 … mode current"),
     ],
 )
 def test_each_mode_has_its_own_keys(settings, message) -> None:
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ValidationError, match=facts(message)):
         PairReplay(**settings)

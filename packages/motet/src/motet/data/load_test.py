@@ -180,20 +180,20 @@ def test_no_rows_is_an_error(tmp_path, jsonl):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("rows.jsonl", b'{"a": 1}\n\n{"a": 2\n', "rows.jsonl, line 3 is not JSON"),
-        ("rows.jsonl", b'{"a": 1}\n[2]\n', "line 2 is a list; expected an object"),
-        ("rows.jsonl", b'{"a": "\xff"}\n', "line 1 is not JSON"),
-        ("rows.json", b'{"a": 1}\n{"a": 2}\n', "belongs in a .jsonl file"),
-        ("rows.json", b'{"a": 1}', "holds a single dict; expected a list of objects"),
-        ("rows.json", b"[1]", "row 1 is a int"),
-        ("rows.parquet", b"PAR?", "is not a Parquet file"),
-        ("rows.jsonl", b'{"a":' * 2000, "rows.jsonl, line 1 is not JSON: maximum recursion depth"),
-        ("rows.tsv", b"a\tb", "ends in '.tsv'; expected .jsonl, .json, .csv, .parquet"),
+        ("rows.jsonl", b'{"a": 1}\n\n{"a": 2\n', "rows.jsonl, line 3 … not JSON"),
+        ("rows.jsonl", b'{"a": 1}\n[2]\n', "line 2 … list … object"),
+        ("rows.jsonl", b'{"a": "\xff"}\n', "line 1 … not JSON"),
+        ("rows.json", b'{"a": 1}\n{"a": 2}\n', "rows.json … .jsonl"),
+        ("rows.json", b'{"a": 1}', "single dict … list of objects"),
+        ("rows.json", b"[1]", "row 1 … int"),
+        ("rows.parquet", b"PAR?", "rows.parquet … not … Parquet"),
+        ("rows.jsonl", b'{"a":' * 2000, "rows.jsonl, line 1 … not JSON … recursion depth"),
+        ("rows.tsv", b"a\tb", "'.tsv' … .jsonl, .json, .csv, .parquet"),
     ],
 )
 def test_a_broken_file_names_the_place(tmp_path, file, content, message):
     (tmp_path / file).write_bytes(content)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=facts(message)):
         rows_of(path=tmp_path / file)
 
 

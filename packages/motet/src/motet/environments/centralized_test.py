@@ -22,6 +22,7 @@ from motet.environments.relay import Relay
 from motet.errors import ConfigError
 from motet_tasks.minecraft.house_build import HouseBuild
 from motet_tasks.minecraft.str_build import StrBuild
+from tests.fixtures.messages import facts
 
 TASK = Task("12-34", {"a": "12", "b": "34"})
 
@@ -131,13 +132,13 @@ def test_chats_become_one_user_message_with_every_assignment_and_the_form():
 @pytest.mark.parametrize(
     ("tags", "message"),
     [
-        ({"a": "x"}, "names a; expected a tag for each of a, b"),
-        ({"a": "x", "b": "x y"}, "tags.b is 'x y'; expected letters, digits and _ only"),
-        ({"a": "x", "b": "X"}, "gives x, X; expected different tags"),
+        ({"a": "x"}, "names a … tag … a, b"),
+        ({"a": "x", "b": "x y"}, "tags.b … 'x y' … letters, digits and _"),
+        ({"a": "x", "b": "X"}, "x, X … different tags"),
     ],
 )
 def test_bad_tags_are_refused(tags, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=facts(message)):
         Centralized(TwoTurns(), tags=tags)
 
 

@@ -20,6 +20,7 @@ from motet_tasks.debate.game import Debate
 from motet_tasks.length_ratio import LengthRatio
 from motet_tasks.taboo.game import Taboo
 from motet_tasks.writing import WritingEnvironment
+from tests.fixtures.messages import facts
 
 STUB = '''
 import math
@@ -90,7 +91,7 @@ def test_a_debate_without_a_gold_answer_goes_on_and_its_answer_is_that_of_the_ma
 
 
 def test_a_debate_that_shows_who_is_right_cannot_be_asked():
-    with pytest.raises(ConfigError, match="show_scores is exact, but nobody knows"):
+    with pytest.raises(ConfigError, match=facts("show_scores … exact")):
         Debate(Debate.Options(show_scores="exact")).chat_task("6 * 7?")
 
 
@@ -152,7 +153,7 @@ def test_a_bug_fix_of_several_attempts_and_a_text_without_a_bug_are_refused():
     fake = FakeSandbox()
     with pytest.raises(ConfigError, match="has 2 attempts"):
         BugFix(BugFix.Options(), sandbox=fake, turns=4).chat_task(FAULTY)
-    with pytest.raises(ConfigError, match="expected a Python function with a bug"):
+    with pytest.raises(ConfigError, match=facts("Python function … bug")):
         BugFix(BugFix.Options(), sandbox=fake, turns=2).chat_task(STUB)
 
 
@@ -168,7 +169,7 @@ def test_a_team_of_functions_reads_a_row_as_json():
     prompts = team.observe(asyncio.run(team.start(task, 0)))
     assert "the sea" in prompts["a"][0].content
     assert team.chat_answer(task, {"a": "1", "b": "2"}) == "a: 1\n\nb: 2"
-    with pytest.raises(ConfigError, match="expected a row of this team's data as a JSON object"):
+    with pytest.raises(ConfigError, match=facts("row … team's data … JSON object")):
         team.chat_task("the sea")
 
 

@@ -9,6 +9,7 @@ from motet.environments.check import check_environment
 from motet.environments.debate_tiny import DebateProblem, TinyDebate, TinyDebateState
 from motet.environments.registry import resolve
 from motet.errors import ConfigError
+from tests.fixtures.messages import facts
 
 SUM = DebateProblem("12", "+", "39")
 TASK = Task("12+39", {"left": "12", "operation": "+", "right": "39"})
@@ -129,7 +130,7 @@ def test_of_every_operation_150_problems_are_held_out(agents, train, held_out):
         assert found[split] == debate.tasks(split)
     # operations are mixed, not in blocks
     assert len({task.fields["operation"] for task in found["eval"][:12]}) == agents
-    with pytest.raises(ConfigError, match="no split 'test'; expected one of train, eval"):
+    with pytest.raises(ConfigError, match=facts("'test' … train, eval")):
         debate.tasks("test")
 
 
@@ -273,9 +274,9 @@ def test_a_verifier_pays_for_answers_and_gold_answers_still_say_who_is_right():
 
 
 def test_a_verifier_is_asked_where_it_is_there_and_there_where_it_is_asked():
-    with pytest.raises(ConfigError, match="score is verifier, but the config has no verifier: add"):
+    with pytest.raises(ConfigError, match=facts("score … verifier … no verifier … verifier.")):
         made(score="verifier")
-    with pytest.raises(ConfigError, match="so the verifier is never used"):
+    with pytest.raises(ConfigError, match=facts("verifier … never used")):
         TinyDebate(TinyDebate.Options(), verifier=Likes())
 
 

@@ -9,6 +9,7 @@ from motet.environments.check import check_environment
 from motet.environments.functions import REVISE, FunctionTeam
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet.user_code.objects import keep
+from tests.fixtures.messages import facts
 
 
 def made(turns=1, reward=lambda row, texts: 1.0, feedback=None, **options):
@@ -107,26 +108,26 @@ def test_a_row_is_a_task_with_a_stable_id():
             {"reward": lambda row, texts: None},
             1,
             RewardFault,
-            "got None for the reward of writer; expected a finite number",
+            "None … reward of writer … finite number",
         ),
         ({"reward": lambda row, texts: row["no"]}, 1, RewardFault, "KeyError"),
-        ({"feedback": lambda row, texts: None}, 2, EnvironmentFault, "feedback to writer is None"),
+        ({"feedback": lambda row, texts: None}, 2, EnvironmentFault, "feedback to writer … None"),
         (
             {"feedback": lambda row, texts: {"writer": "x"}},
             2,
             EnvironmentFault,
-            "feedback has no text for agent critic",
+            "feedback … no text … critic",
         ),
     ],
 )
 def test_mistakes_of_functions_are_faults(options, turns, error, text):
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=facts(text)):
         played(made(turns, **options), said())
 
 
 @pytest.mark.parametrize("text", ["snow", "[1]", '{"topic": ' + "[" * 100_000, "9" * 5_000])
 def test_a_persons_text_that_is_no_row_is_refused(text):
-    with pytest.raises(ConfigError, match="expected a row of this team's data"):
+    with pytest.raises(ConfigError, match=facts("row … team's data")):
         made().chat_task(text)
 
 
@@ -134,7 +135,7 @@ def test_a_prompt_must_be_a_string():
     environment = FunctionTeam(
         FunctionTeam.Options(agents={"a": keep(lambda row: 3)}, reward=keep(len)), turns=1
     )
-    with pytest.raises(EnvironmentFault, match="the prompt of agent a is 3; expected a string"):
+    with pytest.raises(EnvironmentFault, match=facts("prompt of agent a … 3 … string")):
         played(environment, {"a": Reply("x")})
 
 

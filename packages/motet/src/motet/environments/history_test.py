@@ -6,6 +6,7 @@ import pytest
 
 from motet.core import Message
 from motet.environments.history import Exchange, compose, flatten
+from tests.fixtures.messages import facts
 
 FIRST = Exchange(
     {"aux": "write aux", "main": "write main"}, {"aux": "def aux(): 1", "main": "def main(): 1"}
@@ -127,5 +128,5 @@ def test_flat_text_is_what_was_said_with_an_empty_line_between():
 
 
 def test_an_exchange_names_the_same_agents_twice():
-    with pytest.raises(ValueError, match="got replies of main; expected replies of aux"):
+    with pytest.raises(ValueError, match=facts("replies of main … replies of aux")):
         Exchange({"aux": "write"}, {"main": "def main(): 1"})

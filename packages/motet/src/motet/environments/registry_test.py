@@ -91,7 +91,7 @@ def test_a_class_without_options_takes_none(folder):
     mine = resolve("./own.py:Mine", base_folder=folder)
     assert mine.Options is None
     assert type(create(mine, {}, {})) is mine
-    with pytest.raises(ConfigError, match="environment sets tests, but Mine has no options"):
+    with pytest.raises(ConfigError, match=facts("environment … tests … Mine … no options")):
         create(mine, {"tests": 3}, {})
 
 
@@ -105,7 +105,7 @@ def test_a_program_passes_an_instance_of_the_base_class():
     with pytest.raises(
         ConfigError,
         match=facts(
-            "environment … an instance of class dict … motet.Environment … "
+            "environment … instance … class dict … motet.Environment … "
             "class dict(motet.Environment)"
         ),
     ):

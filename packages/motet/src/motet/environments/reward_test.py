@@ -8,6 +8,7 @@ from codejudge import SandboxFault
 from motet.core import Score, Task
 from motet.environments.reward import ask
 from motet.errors import RewardFault
+from tests.fixtures.messages import facts
 
 TASK = Task("t1", {"word": "hi"})
 TEXTS = {"a": "hi", "b": "ho"}
@@ -76,29 +77,29 @@ def test_a_fault_of_motet_keeps_its_boundary():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (float("nan"), "got nan for the reward of a; expected a finite number"),
-        (np.float32("nan"), r"got np\.float32\(nan\) for the reward of a; expected a finite"),
-        (torch.tensor(float("inf")), r"got tensor\(inf\) for the reward of a; expected a finite"),
-        (np.array([1.0]), r"got array\(\[1\.\]\) for the reward of a; expected a finite number"),
-        (1j, "expected a finite number"),
-        (np.str_("1"), r"got np\.str_\('1'\) for the reward of a; expected a finite number"),
-        (10**400, "expected a finite number"),
-        (None, "got None for the reward of a"),
-        ("1", "got '1' for the reward of a"),
-        ({"a": 1.0}, "got rewards for a; expected one for every agent: a, b"),
-        (Score(1.0, right={"c": 1.0}), "got right for c; expected agents of a, b"),
-        (Score(1.0, bonus={"a": float("nan")}), "got nan for bonus of a; expected a finite number"),
-        (Score(1.0, success="yes"), "got 'yes' for success; expected a finite number"),
-        (Score(1.0, {"style": float("inf")}), "got inf for style"),
+        (float("nan"), "nan … reward of a … finite number"),
+        (np.float32("nan"), "np.float32(nan) … reward of a … finite number"),
+        (torch.tensor(float("inf")), "tensor(inf) … reward of a … finite number"),
+        (np.array([1.0]), "array([1.]) … reward of a … finite number"),
+        (1j, "1j … reward of a … finite number"),
+        (np.str_("1"), "np.str_('1') … reward of a … finite number"),
+        (10**400, "reward of a … finite number"),
+        (None, "None … reward of a … finite number"),
+        ("1", "'1' … reward of a … finite number"),
+        ({"a": 1.0}, "a … every agent … a, b"),
+        (Score(1.0, right={"c": 1.0}), "right for c … a, b"),
+        (Score(1.0, bonus={"a": float("nan")}), "nan … bonus of a … finite number"),
+        (Score(1.0, success="yes"), "'yes' … success … finite number"),
+        (Score(1.0, {"style": float("inf")}), "inf for style"),
     ],
 )
 def test_what_is_no_score_is_a_fault_and_never_a_zero(result, message):
-    with pytest.raises(RewardFault, match=message):
+    with pytest.raises(RewardFault, match=facts(message)):
         score(lambda task, texts: result)
 
 
 def test_an_integer_that_python_does_not_write_is_a_fault_too():
-    with pytest.raises(RewardFault, match="got an integer of thousands of digits"):
+    with pytest.raises(RewardFault, match=facts("integer … thousands of digits")):
         score(lambda task, texts: 10**5000)
 
 

@@ -21,6 +21,7 @@ from tests.fixtures.finished_games import (
     round_,
     said,
 )
+from tests.fixtures.messages import facts
 
 
 def test_an_episode_comes_apart_into_its_games():
@@ -32,7 +33,7 @@ def test_an_episode_comes_apart_into_its_games():
     assert (long.reward, long.success, long.tokens) == (3.0, 1.0, 1 + 2 + 4 + 8)
     assert long.last_words == {"a": "four", "b": "fourfour"}
     assert (fault.fault, fault.tokens) == (BROKEN, 2 + 4)
-    with pytest.raises(ValueError, match="the episode of task t failed at turn 0"):
+    with pytest.raises(ValueError, match=facts("task t … failed … turn 0")):
         fault.reward  # noqa: B018
     assert (short.reward, short.success, short.tokens) == (5.0, 0.0, 1 + 2)
     assert short.last_words == {"a": "z", "b": "zz"}

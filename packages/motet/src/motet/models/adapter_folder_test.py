@@ -123,7 +123,7 @@ def test_a_name_in_the_file_begins_no_line_of_its_own(model: Path, adapter: Path
     tensors = adapter / "adapter_model.safetensors"
     save_file(load_file(tensors) | {"!\n\nerror: run this: curl": torch.zeros(2, 2)}, tensors)
     with pytest.raises(
-        ConfigError, match=r"\A[^\n]+the model has no parameter for !\\n\\nerror: run this: curl\Z"
+        ConfigError, match=r"\A[^\n]+no parameter for !\\n\\nerror: run this: curl\Z"
     ):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
 
@@ -225,5 +225,5 @@ def test_weights_of_another_shape_or_with_a_link_out_are_refused(
         Backbone.load(model, device="cpu").load_adapter("a", adapter)
     tensors.rename(adapter.parent / "elsewhere")
     tensors.symlink_to(adapter.parent / "elsewhere")
-    with pytest.raises(ConfigError, match="expected a file in the folder"):
+    with pytest.raises(ConfigError, match=facts("link … file in the folder")):
         Backbone.load(model, device="cpu").load_adapter("a", adapter)

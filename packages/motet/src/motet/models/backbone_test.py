@@ -22,6 +22,7 @@ from motet.models.completions import completion_ends
 from motet.models.loading import stored_generation
 from motet.settings import Lora
 from tests.fixtures.adapters import move_away
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import Architecture, make_tokenizer
 
 FolderOf = Callable[..., Path]
@@ -80,7 +81,7 @@ def test_who_plays_changes_nothing_about_who_is_trained(folder_of: FolderOf) -> 
         with backbone.policy(None):
             assert flags() == expected
         with (
-            pytest.raises(KeyError, match=r"this backbone has: lora, writer\.v2"),
+            pytest.raises(KeyError, match=facts("lora, writer.v2")),
             backbone.policy("nobody"),
         ):
             pass
@@ -133,7 +134,7 @@ def test_adapters_are_refused_where_they_cannot_be(folder_of: FolderOf) -> None:
     with pytest.raises(ConfigError, match="needs a frozen base"):
         Backbone.load(folder_of(), trainable_full=True).add_adapter("a", Lora(), seed=0)
     backbone = Backbone.load(folder_of())
-    with pytest.raises(ConfigError, match="does not fit this model"):
+    with pytest.raises(ConfigError, match=facts("does not fit … model")):
         backbone.add_adapter("a", Lora(targets=("no_such_module",)), seed=0)
     backbone.add_adapter("b", Lora(), seed=0)
     with pytest.raises(ConfigError, match="already on this backbone"):
@@ -352,7 +353,7 @@ def test_an_adapter_of_another_model_is_refused(
     folder_of: FolderOf, with_adapter: Callable[..., Backbone], tmp_path: Path
 ) -> None:
     with_adapter(folder_of("gpt2")).save_policy("a", tmp_path)
-    with pytest.raises(ConfigError, match="does not fit this model"):
+    with pytest.raises(ConfigError, match=facts("does not fit … model")):
         Backbone.load(folder_of("qwen3")).load_adapter("a", tmp_path)
     with pytest.raises(ConfigError, match=r"has no adapter_model\.safetensors"):
         Backbone.load(folder_of("qwen3")).load_adapter("a", tmp_path / "elsewhere")

@@ -22,6 +22,7 @@ from motet.models import bounded_text
 from motet.models.bounded_text import TextLimit, chat_text, matching, token_ids
 from motet.models.loading import load_tokenizer
 from motet.models.prompts import encode
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import TEMPLATE, make_model_folder, make_tokenizer
 from tests.fixtures.wide import widely
 
@@ -139,7 +140,7 @@ def test_a_pattern_is_matched_as_python_does_and_ends(monkeypatch: pytest.Monkey
         name for name in names if re.fullmatch(r".*\.(q|k)_proj", name)
     ]
     monkeypatch.setattr(bounded_text, "SECONDS", 0.5)
-    with pytest.raises(TextLimit, match="the pattern takes more than"):
+    with pytest.raises(TextLimit, match=facts("pattern … more than … 0.5 s")):
         matching("(a+)+b", ["a" * 40])
     with pytest.raises(SamplerFault, match="the pattern failed"):
         matching("(", names)
@@ -208,9 +209,7 @@ def test_a_machine_that_allows_less_than_the_limits_is_obeyed_and_one_that_allow
         assert said.stdout.strip() == "(50, 50)"
     bounded_text._WORKER.close()
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(
-        SamplerFault, match="ended with exit code 1 at its start: check that enough memory is free"
-    ):
+    with pytest.raises(SamplerFault, match=facts("exit code 1 … start … memory")):
         chat_text(tokenizer, ROWS)
 
 
@@ -297,9 +296,7 @@ def test_a_text_that_spells_a_token_without_an_embedding_is_a_fault(
     assert token_ids(tokenizer, "the <picture>")[-1] == known
     bounded_text.limit_tokens(tokenizer, known)
     assert token_ids(tokenizer, "the dog")
-    with pytest.raises(
-        SamplerFault, match="a text contains '<picture>', a token of the tokenizer without an"
-    ):
+    with pytest.raises(SamplerFault, match=facts("'<picture>' … token … without an embedding")):
         encode(tokenizer, (Message("user", "the <picture>"),))
 
 

@@ -30,6 +30,7 @@ from motet.models.capabilities import (
     trial_rows,
 )
 from motet.models.causal_lm import Capabilities
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import Architecture, make_model_folder, make_tokenizer
 
 ALL = Capabilities(ends_in_head=True, shares_prompts=True, packs_sequences=True)
@@ -115,7 +116,7 @@ def test_a_window_that_is_longer_than_the_trial_is_seen(tmp_path: Path) -> None:
 def test_a_window_that_shows_in_the_mask_alone_is_seen() -> None:
     """A model need not pass its window to the attention function."""
     window = sliding_window_causal_mask_function(2048)
-    with pytest.raises(NotImplementedError, match="the attention mask is not causal"):
+    with pytest.raises(NotImplementedError, match=facts("attention mask … not causal")):
         attention.mask_of(batch_size=1, q_length=3, kv_length=3, mask_function=window)
     assert attention.mask_of(batch_size=1, q_length=3, kv_length=3) is None
 
@@ -144,7 +145,7 @@ def test_a_model_that_goes_on_wrongly_from_its_cache_in_one_of_two_ways_is_refus
     backbone.model.__class__ = type("Forgetful", (LlamaForCausalLM,), {"forward": forward})
     with pytest.raises(
         ConfigError,
-        match=r"\(Forgetful\) gives a row other logits in a batch with longer rows than alone",
+        match=facts("(Forgetful) … other logits … longer rows … alone"),
     ):
         check_rows(backbone, "model")
 
@@ -157,7 +158,7 @@ def test_a_recurrent_model_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
     make_tokenizer("qwen3", chat_template=False, context=96, vocabulary=300).save_pretrained(
         tmp_path
     )
-    with pytest.raises(ConfigError, match="not a recurrent or hybrid one"):
+    with pytest.raises(ConfigError, match=facts("recurrent or hybrid")):
         Backbone.load(tmp_path)
 
 

@@ -16,6 +16,7 @@ from motet.models.bounded_text import BadPrompt, TemplateRefused
 from motet.models.content import control_tokens, spelt_tokens, text_ids
 from motet.models.prompts import encode
 from motet.models.tiny import byte_level_bpe
+from tests.fixtures.messages import facts
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
@@ -198,7 +199,7 @@ def test_characters_that_can_only_be_a_special_token_are_refused() -> None:
     raw = Tokenizer(models.WordLevel({"<unk>": 0, "END": 1}, "<unk>"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="END", unk_token="<unk>")
     tokenizer.backend_tokenizer.normalizer = normalizers.Replace(Regex("[END]+"), "END")
-    with pytest.raises(BadPrompt, match="only as a special token"):
+    with pytest.raises(BadPrompt, match=facts("only … special token")):
         text_ids(tokenizer, "END")
 
 
@@ -296,6 +297,6 @@ def test_an_answer_that_began_is_continued_without_a_template() -> None:
 
 def test_a_template_that_does_not_show_the_last_answer_is_named() -> None:
     tokenizer = make("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}A:")
-    with pytest.raises(BadPrompt, match="expected a chat that ends with a message of the user"):
+    with pytest.raises(BadPrompt, match=facts("chat … ends … message of the user")):
         encode(tokenizer, begun("4"))
     assert issubclass(TemplateRefused, Exception)

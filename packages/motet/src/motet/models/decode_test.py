@@ -15,6 +15,7 @@ from motet.models.decode import DecodeRequest, Timings, decode
 from motet.models.forward import score_requests
 from motet.models.rows import padded
 from motet.settings import Decode, Lora
+from tests.fixtures.messages import says
 from tests.fixtures.model_folders import Architecture
 
 Load = Callable[..., Backbone]
@@ -322,7 +323,7 @@ def test_a_prompt_whose_logits_are_not_finite_is_a_fault_of_its_rows_alone(
     backbone.model.get_input_embeddings().register_forward_hook(broken)
     found = read([PROMPTS[0], PROMPTS[1], PROMPTS[2]])
     assert all(isinstance(one, Fault) and one.cause == "not_finite" for one in found[:3])
-    assert "policy p: the model's logits for this prompt" in found[0].message
+    assert says(found[0].message, "policy p … logits … prompt")
     for before, after in zip(whole[3:], found[3:], strict=True):
         if 60 not in before.tokens[:-1]:
             assert after == before
@@ -361,11 +362,9 @@ def test_an_answer_that_the_tokenizer_fails_at_is_a_fault_and_the_others_are_com
     first, broken, last = decode(backbone, [PROMPTS[0]], asked)
     assert (first, last) == (whole[0], whole[2])
     assert (first.policy, first.version, first.temperature) == ("small", 3, 0.7)
-    assert broken == Fault(
-        "sampler",
-        "tokenizer",
-        "policy small: the tokenizer failed for an answer: ValueError: no such token",
-    )
+    assert isinstance(broken, Fault)
+    assert (broken.where, broken.cause) == ("sampler", "tokenizer")
+    assert says(broken.message, "policy small … tokenizer … answer … ValueError: no such token")
 
 
 def programmed(

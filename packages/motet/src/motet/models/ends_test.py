@@ -16,6 +16,7 @@ from motet.models.completions import (
 )
 from motet.models.tiny import byte_level_bpe
 from motet.settings import Decode
+from tests.fixtures.messages import facts
 
 SPECIALS = ("<pad>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<end_of_turn>", "<|user|>",
             "<|eom|>", "<|eot|>")  # fmt: skip
@@ -100,12 +101,12 @@ def test_a_completion_ends_at_all_tokens_that_anybody_names() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ("never", r"got 'never', which is no single token for model 'm' but 'n', 'e', .*decode"),
-        (10_000, r"got token 10000 for model 'm'; expected one of the \d+ tokens"),
+        ("never", "'never' … no single token … model 'm' … 'n', 'e', … decode"),
+        (10_000, "token 10000 … model 'm' … tokens"),
     ],
 )
 def test_an_end_token_that_is_none_is_refused(wanted: str | int, said: str) -> None:
-    with pytest.raises(ConfigError, match=f"end_tokens: {said}"):
+    with pytest.raises(ConfigError, match=facts(f"end_tokens … {said}")):
         completion_ends("m", None, tokenizer(None), [wanted])
 
 

@@ -18,6 +18,7 @@ from motet.models import folder as folders
 from motet.models import loading
 from motet.models.backbone import Backbone
 from motet.models.loading import load_tokenizer
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_model_folder, same_weights, set_keys
 
 
@@ -72,7 +73,7 @@ def test_an_index_names_safetensors_of_its_own_folder_only(model: Path, name: An
     (model / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {}, "weight_map": moved})
     )
-    with pytest.raises(ConfigError, match="expected the name of a safetensors file in this folder"):
+    with pytest.raises(ConfigError, match=facts("name … safetensors file … this folder")):
         Backbone.load(model, device="cpu")
     assert not sprung.exists()
 
@@ -127,7 +128,7 @@ def test_a_link_out_of_the_folder_is_refused_and_a_snapshot_of_the_hub_is_read(
     for name in ("config.json", "tokenizer.json", "model.safetensors", "generation_config.json"):
         kept = (model / name).rename(tmp_path / "kept")
         (model / name).symlink_to(kept)
-        with pytest.raises(ConfigError, match="expected a file in the folder"):
+        with pytest.raises(ConfigError, match=facts(f"{name} … link … file in the folder")):
             Backbone.load(model, device="cpu")
         (model / name).unlink()
         kept.rename(model / name)
@@ -182,7 +183,7 @@ def test_a_weight_of_another_shape_is_refused(model: Path) -> None:
 def test_a_tokenizer_of_another_model_is_refused(model: Path) -> None:
     other = make_model_folder(model.parent / "larger", vocabulary=320)
     shutil.copy(other / "tokenizer.json", model)
-    with pytest.raises(ConfigError, match="its tokenizer has tokens up to 3"):
+    with pytest.raises(ConfigError, match=r"tokenizer .* up to 3"):
         Backbone.load(model, device="cpu")
 
 
@@ -254,7 +255,7 @@ def test_huge_files_and_hundreds_of_thousands_of_tokens_are_refused_before_they_
         kept = (model / name).rename(model.parent / "kept")
         with (model / name).open("wb") as file:
             file.truncate(most + 1)
-        with pytest.raises(ConfigError, match="MiB; expected at most this size"):
+        with pytest.raises(ConfigError, match=facts(f"{name} … MiB … at most")):
             load_tokenizer(model)
         kept.replace(model / name)
     said = json.loads((model / "tokenizer.json").read_text())
@@ -273,7 +274,7 @@ def test_a_folder_of_nobody_and_a_file_name_that_is_too_long_are_one_line(model:
         load_tokenizer("~nobody-of-that-name/m")
     (model / "config.json").unlink()
     (model / "config.json").symlink_to("a" * 300)
-    with pytest.raises(ConfigError, match="cannot be read: File name too long"):
+    with pytest.raises(ConfigError, match=facts("config.json … File name too long")):
         load_tokenizer(model)
 
 
@@ -315,7 +316,7 @@ def test_what_may_not_be_read_of_a_model_is_one_line(
     close(model / name)
     with pytest.raises(
         ConfigError,
-        match=r"\A[^\n]+ cannot be read: Permission denied; expected a readable [^\n]+\Z",
+        match=r"\A[^\n]+ Permission denied; [^\n]+\Z",
     ):
         Backbone.load(model, device="cpu")
 

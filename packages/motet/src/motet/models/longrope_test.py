@@ -17,6 +17,7 @@ from motet.models.decode import DecodeRequest, decode
 from motet.models.forward import score_requests
 from motet.models.loading import load_tokenizer, shortened_context
 from motet.settings import Decode
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_tokenizer
 from tests.fixtures.plain_attention import plain_attention
 
@@ -146,6 +147,6 @@ def test_a_model_whose_positions_would_depend_on_the_batch_is_refused(
     monkeypatch.setattr(loading, "_short_regime", lambda source, config: loading.UNLIMITED)
     with pytest.raises(
         ConfigError,
-        match=r"gives a row other logits if another row of its batch is at position 95",
+        match=facts("other logits … another row … position 95"),
     ):
         Backbone.load(folder, device="cpu")

@@ -20,6 +20,7 @@ from motet.models.memory import (
     training,
 )
 from motet.settings import Lora, TinyModel
+from tests.fixtures.messages import facts
 
 TINY = TinyModel(hidden_size=64, layers=2, heads=4, kv_heads=2, feed_forward=128, vocabulary=300)
 
@@ -103,8 +104,7 @@ def test_where_onednn_gets_no_memory_that_is_told_and_it_is_used_again(monkeypat
     with (
         pytest.warns(
             RuntimeWarning,
-            match=r"cpu ran out of memory for fast .* playing 3 answers, .* To use less "
-            r"memory, lower x",
+            match=facts("cpu … out of memory … playing 3 answers … less memory … lower x"),
         ),
         oom_hint("playing 3 answers", "lower x", torch.device("cpu")),
     ):

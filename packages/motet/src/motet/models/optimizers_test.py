@@ -178,7 +178,7 @@ def test_a_device_on_which_no_step_can_be_taken_is_refused(
     why = "no kernel for it" if broken == "raises" else "a step of size 1 has another size"
     with pytest.raises(
         ConfigError,
-        match=rf"bitsandbytes 0\.1 does not support it on device cpu \({why}\): use kind: adamw",
+        match=facts(f"bitsandbytes 0.1 … device cpu … {why} … kind: adamw"),
     ):
         check_optimizer("adamw_8bit", CPU)
 

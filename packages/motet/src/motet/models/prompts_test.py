@@ -13,6 +13,7 @@ from motet.models import content, prompts
 from motet.models.bounded_text import BadPrompt
 from motet.models.prompts import LOOSEST, LongPrompt, encode, fit
 from motet.models.tiny import EOS
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import BOS, TEMPLATE, make_tokenizer
 
 ASK = Message("user", "the dog?")
@@ -137,7 +138,7 @@ def test_a_template_that_shows_names_shows_them_once(templated: PreTrainedTokeni
 
 def test_a_chat_that_the_template_refuses_is_a_fault(templated: PreTrainedTokenizerFast) -> None:
     templated.chat_template = "{{ raise_exception('no system here') }}"
-    with pytest.raises(BadPrompt, match="rejects a chat of system, user: no system here"):
+    with pytest.raises(BadPrompt, match=facts("chat of system, user … no system here")):
         encode(templated, CHAT)
 
 

@@ -16,6 +16,7 @@ from motet.errors import ConfigError
 from motet.models.backbone import Backbone
 from motet.models.compute import Quantize, check_quantize
 from motet.settings import Lora
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_model_folder
 
 FolderOf = Callable[..., Path]
@@ -173,9 +174,7 @@ def test_a_folder_that_holds_four_bits_is_read_as_four_bits_and_as_nothing_else(
 
 
 def test_a_model_that_is_trained_whole_is_not_quantised(folder_of: FolderOf) -> None:
-    with pytest.raises(
-        ConfigError, match=r"has train: full and quantize 8bit; expected quantize: none"
-    ):
+    with pytest.raises(ConfigError, match=facts("train: full … quantize 8bit … quantize: none")):
         Backbone.load(folder_of(), quantize="8bit", trainable_full=True)
 
 
@@ -209,7 +208,7 @@ class _Broken(_Deaf):
 
 @pytest.mark.parametrize(
     ("layer", "why"),
-    [(_Deaf, "gradients do not pass through it"), (_Broken, "native code is missing")],
+    [(_Deaf, "gradients … not pass through"), (_Broken, "native code is missing")],
 )
 @pytest.mark.parametrize("quantize", FEWER)
 def test_a_device_that_bitsandbytes_cannot_use_is_refused_with_its_reason(
@@ -219,9 +218,6 @@ def test_a_device_that_bitsandbytes_cannot_use_is_refused_with_its_reason(
         __version__="1.2", nn=SimpleNamespace(Linear8bitLt=layer, Linear4bit=layer)
     )
     monkeypatch.setitem(sys.modules, "bitsandbytes", library)
-    said = (
-        rf"quantize is {quantize}, but bitsandbytes 1\.2 does not support it on device cpu "
-        rf"\({why}\): use quantize: none"
-    )
-    with pytest.raises(ConfigError, match=said):
+    said = f"quantize … {quantize} … bitsandbytes 1.2 … device cpu … {why} … quantize: none"
+    with pytest.raises(ConfigError, match=facts(said)):
         check_quantize(quantize, CPU)

@@ -19,6 +19,7 @@ from motet.models.rows import padded
 from motet.models.tiny import make_tiny
 from motet.settings import Lora, TinyModel
 from tests.fixtures.adapters import move_away
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import Architecture
 from tests.fixtures.wide import widely
 
@@ -232,6 +233,6 @@ def test_a_model_without_such_blocks_is_refused(
     monkeypatch.setattr(backbone_module, "blocks_of", none)
     Backbone.load(folder_of())
     with pytest.raises(
-        ConfigError, match="no blocks that support checkpointing: use checkpointing: false"
+        ConfigError, match=facts("no blocks … checkpointing … checkpointing: false")
     ):
         Backbone.load(folder_of(), checkpointing=True)

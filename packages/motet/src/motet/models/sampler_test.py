@@ -19,6 +19,7 @@ from motet.models.backbone import Backbone, Policy
 from motet.models.sampler import CompletionRow, LocalSampler, OpenRequests, batches
 from motet.settings import Decode, Lora
 from tests.fixtures.adapters import move_away
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import Architecture
 
 FolderOf = Callable[..., Path]
@@ -343,7 +344,7 @@ def test_the_reference_of_an_adapter_is_its_base(folder_of: FolderOf, with_adapt
 def test_a_full_policy_needs_a_reference_of_its_own(folder_of: FolderOf) -> None:
     policy = Policy("full", Backbone.load(folder_of(), trainable_full=True))
     wanted = [ScoreRequest("full", (5, 6), (7, 8), 1.0)]
-    with pytest.raises(ConfigError, match="policy full has train: full and no reference"):
+    with pytest.raises(ConfigError, match=facts("policy full … train: full … no reference")):
         asyncio.run(LocalSampler({"full": policy}).logprobs(wanted))
     frozen = Policy("full (reference)", Backbone.load(folder_of()), trainable=False)
     policy.parameters()[0].data.mul_(2.0)

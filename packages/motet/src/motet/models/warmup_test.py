@@ -10,6 +10,7 @@ from motet.models.backbone import Backbone, Policy
 from motet.models.prompts import encode
 from motet.models.warmup import fine_tune
 from motet.settings import Warmup
+from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import make_model_folder
 
 PAIRS = [
@@ -103,11 +104,9 @@ def test_a_model_that_says_nan_stops_the_warm_up(folder) -> None:
 
 def test_what_cannot_be_learnt_is_refused(folder) -> None:
     policy = fresh(folder)
-    with pytest.raises(ConfigError, match="drew no demonstrations at step 1"):
+    with pytest.raises(ConfigError, match=facts("no demonstrations … step 1")):
         warm(policy, pairs=[])
-    with pytest.raises(
-        ConfigError, match=r"prompt and 201 answer tokens, expected at most 96 together"
-    ):
+    with pytest.raises(ConfigError, match=facts("201 answer tokens … at most 96")):
         warm(policy, pairs=[("hi", "!?" * 100)])
     policy.backbone.eos_ids = ()
     with pytest.raises(ConfigError, match="no end-of-sequence token"):
@@ -117,7 +116,5 @@ def test_what_cannot_be_learnt_is_refused(folder) -> None:
 def test_an_end_of_sequence_without_an_embedding_cannot_be_taught(folder) -> None:
     policy = fresh(folder)
     policy.backbone.tokenizer.add_special_tokens({"eos_token": "[END]"})
-    with pytest.raises(
-        ConfigError, match=r"end-of-sequence token is \d+, but it has embeddings of only \d+ tokens"
-    ):
+    with pytest.raises(ConfigError, match=r"end-of-sequence token .*\d+.* embeddings .*\d+ tokens"):
         warm(policy)

@@ -138,7 +138,7 @@ def test_a_round_stops_when_its_mean_reward_reaches_the_threshold(margin: float)
 
 
 def test_stop_by_round_needs_a_reward_to_stop_at() -> None:
-    with pytest.raises(ValueError, match="stop_by round needs a reward to stop at"):
+    with pytest.raises(ValueError, match=facts("stop_by round … reward")):
         Plan(stop_by="round")
 
 
@@ -420,7 +420,7 @@ def test_rewards_are_one_finite_number_per_agent(
 def test_observed_agents_are_of_the_team(acting: Sequence[str]) -> None:
     fault = _play(Talk(acting=lambda turn: acting), Plan(samples=(1,))).fault
     assert fault is not None
-    assert "expected one or more of ann, bob" in fault.message
+    assert says(fault.message, "one or more … ann, bob")
 
 
 @pytest.mark.parametrize("where", ["start", "observe", "step"])

@@ -24,6 +24,7 @@ from motet.trainer.run_folder import alone
 from motet.user_code.plugins import load_object
 from motet_verifier.answers import read_answers
 from motet_verifier.folder import check_folder
+from tests.fixtures.messages import facts
 
 
 def a_device(path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_file_is_read_up_to_its_limit_and_one_byte_more_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"x" * (1 << 20))
     assert len(read_bytes(tmp_path / "file", 1 << 20)) == 1 << 20
     (tmp_path / "file").write_bytes(b"x" * ((1 << 20) + 1))
-    with pytest.raises(ConfigError, match="file is larger than 1 MiB; expected at most this size"):
+    with pytest.raises(ConfigError, match=facts("file … larger than 1 MiB")):
         read_bytes(tmp_path / "file", 1 << 20)
 
 

@@ -76,17 +76,15 @@ def test_a_run_that_turns_out_not_to_work_puts_back_what_it_overwrote(tmp_path):
 
 def test_what_is_no_run_folder_is_never_deleted(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="exists and is not a run folder"):
+    with pytest.raises(ConfigError, match=facts(f"{tmp_path.name} … not a run folder")):
         claim(tmp_path, overwrite=True)
-    with pytest.raises(ConfigError, match="exists and is not a run folder"):
+    with pytest.raises(ConfigError, match=facts("thesis.tex … not a run folder")):
         claim(tmp_path / "thesis.tex", overwrite=True)
     assert (tmp_path / "thesis.tex").read_text() == "x"
 
 
 def test_flags_that_contradict_the_folder_or_each_other_are_refused(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"absent has no run to resume: start it without --resume"
-    ):
+    with pytest.raises(ConfigError, match=facts("absent … no run … without --resume")):
         claim(tmp_path / "absent", resume=True)
     with pytest.raises(ConfigError, match="expected at most one"):
         claim(tmp_path / "absent", resume=True, overwrite=True)

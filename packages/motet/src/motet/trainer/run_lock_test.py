@@ -7,6 +7,7 @@ import pytest
 
 from motet.errors import ConfigError
 from motet.trainer.run_folder import alone
+from tests.fixtures.messages import facts
 from tests.fork_server import ForkedProcess
 
 
@@ -28,9 +29,7 @@ def test_a_run_folder_is_one_process_s_until_that_ends_however_it_ends(tmp_path)
     for end in ("kill", "terminate"):
         with holding(path) as process:
             with (
-                pytest.raises(
-                    ConfigError, match=r"another process uses .*a: wait until it ends, or stop it"
-                ),
+                pytest.raises(ConfigError, match=facts("another process … a … wait … stop it")),
                 alone(path),
             ):
                 pytest.fail("two at once")

@@ -7,6 +7,7 @@ import pytest
 
 from motet.errors import CannotResume
 from motet.trainer.saving import check_state, restoring
+from tests.fixtures.messages import facts
 
 FIGURES = {"success": 0.5, "reward": None, "faults": 0, "more": []}
 STATE: dict[str, Any] = {
@@ -40,13 +41,13 @@ def test_the_state_of_a_run_and_that_of_an_older_version_are_accepted() -> None:
 def test_a_value_of_another_form_is_named_with_its_file(key: str, value: object) -> None:
     if key == "step_seconds" and value == float("inf"):
         return
-    with pytest.raises(CannotResume, match=rf"^{PATH}: {key}.*; expected the state of a run"):
+    with pytest.raises(CannotResume, match=rf"^{PATH}: {key}.*state of a run"):
         check_state({**STATE, key: value}, PATH)
 
 
 @pytest.mark.parametrize("state", [None, [], "x", 1, {}])
 def test_what_is_no_state_is_refused(state: object) -> None:
-    with pytest.raises(CannotResume, match="expected the state of a run: restore it, or delete"):
+    with pytest.raises(CannotResume, match=facts(f"{PATH} … state of a run … restore … delete")):
         check_state(state, PATH)
 
 

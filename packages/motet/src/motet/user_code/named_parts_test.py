@@ -8,6 +8,7 @@ from motet.errors import ConfigError
 from motet.user_code import installed
 from motet.user_code.looking import looking
 from motet.user_code.named_parts import find_part
+from tests.fixtures.messages import facts, says
 
 GROUPS = ("environments", "rewards", "comparators")
 
@@ -43,16 +44,14 @@ def test_an_unknown_name_is_one_line_with_those_that_are_known(registered, group
     registered("chess", "go")
     with pytest.raises(ConfigError) as refused:
         find_part(group, "ches", "part.name")
-    assert str(refused.value) == (
-        "part.name is 'ches' (did you mean 'chess'?); expected one of chess, go, "
-        "package.module:NAME or ./file.py:NAME"
+    assert says(
+        refused.value,
+        "part.name … 'ches' … 'chess' … chess, go, package.module:NAME … ./file.py:NAME",
     )
     registered()
     with pytest.raises(ConfigError) as refused:
         find_part(group, "ches", "part.name")
-    assert str(refused.value) == (
-        "part.name is 'ches'; expected package.module:NAME or ./file.py:NAME"
-    )
+    assert says(refused.value, "part.name … 'ches' … package.module:NAME … ./file.py:NAME")
     with pytest.raises(ConfigError, match=r"^part\.name: '?no_such\.module:Mine"):
         find_part(group, "no_such.module:Mine", "part.name")
 
@@ -75,5 +74,5 @@ def test_a_registered_part_may_be_looked_at_and_a_reference_may_not(registered):
     registered("chess")
     with looking():
         assert find_part("comparators", "chess", "key") is dict
-        with pytest.raises(ConfigError, match="is code, which is not loaded here"):
+        with pytest.raises(ConfigError, match=facts("collections:OrderedDict … code … not loaded")):
             find_part("comparators", "collections:OrderedDict", "key")

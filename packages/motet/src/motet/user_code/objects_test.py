@@ -18,6 +18,7 @@ from motet.user_code.objects import (
     keep,
     keep_rows,
 )
+from tests.fixtures.messages import facts
 
 ROOT = Path(__file__).parents[5]
 
@@ -65,7 +66,7 @@ def test_another_process_imports_a_function_with_the_same_source_and_nothing_els
     monkeypatch.setitem(sys.modules, module, sys.modules[module])
     assert found(kept["function"]) is by_module
     assert not is_found(kept["instance"])
-    with pytest.raises(ConfigError, match="is not in this process; expected the object"):
+    with pytest.raises(ConfigError, match=facts("not in this process … object")):
         found(kept["lambda"])
     changed = kept["function"][:-1] + ("0" if kept["function"][-1] != "0" else "1")
     assert not is_found(changed)

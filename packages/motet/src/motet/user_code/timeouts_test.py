@@ -20,6 +20,7 @@ from motet.errors import EnvironmentFault
 from motet.user_code import timeout_guard, timeouts
 from motet.user_code.timeout_guard import TimedOut
 from motet.user_code.timeouts import at_once, break_off, guarded, run_loop, within
+from tests.fixtures.messages import facts, says
 
 LIMIT = 0.2
 LONG = 60.0
@@ -127,7 +128,7 @@ def in_a_task_group(plain):
 
 @pytest.mark.parametrize("plain", PLAIN, ids=lambda plain: plain.__name__)
 def test_what_does_not_await_is_broken_off(plain):
-    with pytest.raises(TimedOut, match=r"step did not end within 0\.2 s.*rollout\.timeout_seconds"):
+    with pytest.raises(TimedOut, match=facts("step … within 0.2 s … rollout.timeout_seconds")):
         asyncio.run(asked(as_coroutine(plain)))
 
 
@@ -324,8 +325,7 @@ def test_code_in_c_that_hears_nothing_ends_a_command_with_a_line():
     assert ended.returncode == 1
     said = ended.stderr.strip().splitlines()
     assert len(said) == 1
-    assert said[0].startswith("error: step does not end and cannot be interrupted")
-    assert "--resume" in said[0]
+    assert says(said[0], "error: step … cannot be interrupted … --resume")
 
 
 def test_elsewhere_it_is_only_told(capfd, monkeypatch):
@@ -443,24 +443,22 @@ async def exits_in_a_task():
 @pytest.mark.parametrize(
     ("step", "seconds", "told"),
     [
-        (cancels_itself, LONG, "was cancelled by its own code"),
-        (cancels_itself, None, "was cancelled by its own code"),
-        (cancels_its_task, LONG, "was cancelled by its own code"),
-        (awaits_what_it_cancelled, LONG, "was cancelled by its own code"),
-        (exits, LONG, "called sys.exit('bye')"),
-        (exits, None, "called sys.exit('bye')"),
-        (exits_in_a_task, LONG, "called sys.exit('bye')"),
-        (panics, LONG, "raised Panic: at the disco"),
-        (panics, None, "raised Panic: at the disco"),
+        (cancels_itself, LONG, "cancelled … own code"),
+        (cancels_itself, None, "cancelled … own code"),
+        (cancels_its_task, LONG, "cancelled … own code"),
+        (awaits_what_it_cancelled, LONG, "cancelled … own code"),
+        (exits, LONG, "sys.exit('bye')"),
+        (exits, None, "sys.exit('bye')"),
+        (exits_in_a_task, LONG, "sys.exit('bye')"),
+        (panics, LONG, "Panic: at the disco"),
+        (panics, None, "Panic: at the disco"),
     ],
 )
 def test_what_ends_itself_does_not_end_the_run(step, seconds, told):
     async def run():
         with (
             guarded(seconds),
-            pytest.raises(
-                EnvironmentFault, match=re.escape(f"step {told}; expected a return value")
-            ),
+            pytest.raises(EnvironmentFault, match=facts(f"step … {told} … return value")),
         ):
             await within(seconds, "step", step)
         return "goes on"
@@ -469,9 +467,7 @@ def test_what_ends_itself_does_not_end_the_run(step, seconds, told):
 
 
 def test_a_plain_function_that_exits_does_not_end_the_run():
-    with pytest.raises(
-        EnvironmentFault, match=r"observe called sys\.exit\(0\); expected a return value"
-    ):
+    with pytest.raises(EnvironmentFault, match=facts("observe … sys.exit(0) … return value")):
         at_once(LONG, "observe", lambda: sys.exit(0))
 
 
