@@ -11,6 +11,7 @@ from motet.models import backbone
 from motet_verifier import api
 from motet_verifier.model import Verifier
 from motet_verifier.settings import VerifierTraining
+from tests.fixtures.messages import facts
 from tests.fixtures.wide import widely
 from tests.small_runs import run_config, steps
 
@@ -68,7 +69,7 @@ def test_a_verifier_is_trained_with_the_attention_of_its_model(model_folder, ask
 
 def test_what_the_machine_has_not_is_said_before_any_work():
     with pytest.raises(
-        motet.ConfigError, match=r"attention is flash_attention_2, but device is cpu; expected cuda"
+        motet.ConfigError, match=facts("attention … flash_attention_2 … cpu … cuda")
     ):
         motet.dry_run(run_config(), ["models.tiny.attention=flash_attention_2"])
 

@@ -22,6 +22,7 @@ from motet.errors import ConfigError
 from motet.models.loading import load_tokenizer
 from motet.trainer import checkpoint
 from tests.fixtures.http_servers import running
+from tests.fixtures.messages import facts
 from tests.fixtures.wide import widely
 from tests.preferences_test import AGENTS, BETA, RATE, PublishedTeam, sequence_logp
 from tests.small_runs import LORA, TINY, contents, episodes, rows, run_config, steps, weights
@@ -296,37 +297,36 @@ def test_check_plays_the_comparator(chat) -> None:
     [
         (
             {"comparator": {"history": 1}, "cluster": {}},
-            "comparator does not work with models in processes of their own: drop cluster",
+            "comparator … models in processes … drop cluster",
         ),
-        ({"comparator": {}}, "got none of history, team and endpoint; expected exactly one"),
+        ({"comparator": {}}, "none of history, team and endpoint … exactly one"),
         (
             {"comparator": {"history": 1, "team": {"a": "p", "b": "q"}}},
-            "got history and team of history, team and endpoint",
+            "history and team … history, team and endpoint … exactly one",
         ),
         (
             {"comparator": {"name": "comrl", "history": 1}},
-            r"comparator\.name is 'comrl' \(did you mean 'comlrl'\?\); expected one of comlrl, "
-            "package",
+            "comparator.name … 'comrl' … 'comlrl' … comlrl, package",
         ),
         (
             {"comparator": {"name": "motet.rollout.play:play", "history": 1}},
-            "which is no comparator; expected a class with an inner class Options",
+            "no comparator … class … class Options",
         ),
         (
             {"comparator": {"history": 1}, "algorithm": {"name": "magrpo"}},
-            "nothing compares halves: set compare: halves",
+            "compares halves … compare: halves",
         ),
         (
             {"comparator": {"history": 1}, "rollout": {"samples": [2, 2]}},
-            "rollout.samples has 2 turns: use one turn",
+            "rollout.samples … 2 turns … one turn",
         ),
         (
             {"comparator": {"team": {"a": "other"}}, **OTHER},
-            "comparator.team names a; expected a policy for each of a, b",
+            "comparator.team … a … policy … a, b",
         ),
         (
             {"comparator": {"team": {"a": "p", "b": "othr"}}},
-            "comparator.team.a names policy 'p', which is trained",
+            "comparator.team.a … 'p' … trained",
         ),
         (
             {"comparator": {"team": {"a": "othr", "b": "othr"}}},
@@ -337,10 +337,10 @@ def test_check_plays_the_comparator(chat) -> None:
                 "comparator": {"history": 1},
                 "policies": {"p": {"model": "tiny"}, "q": {"model": "tiny", "train": "frozen"}},
             },
-            "policy q is frozen, so the comparator's answers have no log-probabilities under it",
+            "policy q … frozen … comparator … no log-probabilities",
         ),
     ],
 )
 def test_what_does_not_fit_a_comparator_is_refused(changes, message) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=facts(message)):
         motet.dry_run(run_config(**{**MADPO, **changes}))

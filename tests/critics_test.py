@@ -15,6 +15,7 @@ from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup
 from motet.config.paths import config_path
 from motet.core import CreditState
+from tests.fixtures.messages import facts, says
 from tests.fixtures.one_step import one_step
 from tests.fixtures.wide import widely
 from tests.small_runs import LORA, TINY, run_config, steps
@@ -149,16 +150,12 @@ def test_a_critic_may_stand_on_a_model_that_nobody_plays_with(train, warmup):
 
 
 def test_incentives_are_refused_where_nobody_knows_who_was_right(train):
-    with pytest.raises(
-        motet.ConfigError, match="Coded does not report it: use an environment with says_right"
-    ):
+    with pytest.raises(motet.ConfigError, match=facts("Coded … says_right")):
         train(run_config(algorithm={"name": "mareinforce", "incentives": {"beta1": 1.0}}))
 
 
 def test_incentives_are_refused_where_nobody_answers_twice():
-    with pytest.raises(
-        motet.ConfigError, match=r"need at least two turns, but rollout\.samples \[1\] has one"
-    ):
+    with pytest.raises(motet.ConfigError, match=facts("two turns … rollout.samples [1] … one")):
         motet.dry_run(
             config_path("debate"),
             ["rollout.samples=[1]", "algorithm.incentives={alpha1: 1}"],
@@ -175,17 +172,15 @@ def test_incentives_are_refused_where_nobody_answers_twice():
 )
 def test_whom_a_schedule_never_reaches_is_said_before_the_run(schedule, idle):
     cost = motet.dry_run(config_path("debate"), [f"schedule={schedule}", "train.steps=50"])
-    assert cost.warnings == [
-        f"the schedule does not train {policy_turns} in 50 steps: shorten its block or "
-        "first_turn_steps"
-        for policy_turns in idle
-    ]
+    assert len(cost.warnings) == len(idle)
+    for warning, policy_turns in zip(cost.warnings, idle, strict=True):
+        assert says(warning, f"schedule … {policy_turns} in 50 steps … block or first_turn_steps")
 
 
 def test_a_schedule_of_many_steps_is_read_at_once():
     far = ["schedule={kind: turns, first_turn_steps: 1000000000}", "train.steps=1000000000"]
     (warning,) = motet.dry_run(config_path("debate"), far).warnings
-    assert "does not train a at turn 2, b at turn 2 in 1000000000 steps" in warning
+    assert says(warning, "schedule … a at turn 2, b at turn 2 … 1000000000 steps")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from motet.config.paths import config_path
 from motet.credit.baselines import BASELINES
 from motet.losses import POLICY_LOSSES
 from motet_compare.many_runs import runs
+from tests.fixtures.messages import says
 from tests.small_runs import run_config, steps, summary
 
 MINE = "from bonus import BONUS\n\ndef pay(task, texts):\n    return BONUS\n"
@@ -55,15 +56,14 @@ def test_what_plays_an_old_run_with_new_code_says_so():
     train("run", "train.steps=2", "optimizer.schedule=constant")
     assert motet.evaluate("runs/run", show="silent").code_changed is None
     Path("bonus.py").write_text("BONUS = 3.0\n")
-    said = f"reward.name: the code has changed since the run in runs/run: {Path.cwd()}/bonus.py ("
+    said = f"reward.name … code … changed … runs/run … {Path.cwd()}/bonus.py"
     (line,) = motet.evaluate("runs/run", show="silent").code_changed
-    assert line.startswith(said)
+    assert says(line, said)
     again = motet_compare.replay("runs/run", step=2, show="silent")
-    assert again.code_changed[0].startswith(said)
+    assert says(again.code_changed[0], said)
     train("run", "train.steps=3", "optimizer.schedule=constant", resume=True)
     (warning,) = summary(Path("runs/run"))["warnings"]
-    assert warning.startswith(said)
-    assert warning.endswith("the rest of the run may differ")
+    assert says(warning, f"{said} … run may differ")
     recorded = json.loads(Path("runs/run/code.json").read_text())["loaded"]
     assert [entry["after_step"] for entry in recorded] == [0, 2]
     assert motet.evaluate("runs/run", show="silent").code_changed is None

@@ -8,6 +8,7 @@ import motet
 from motet.api.code_record import changed_code, record_code
 from motet.config.load import make_config
 from motet.trainer.run_folder import RunFolder
+from tests.fixtures.messages import says
 
 
 def test_an_edited_template_and_an_edited_adapter_are_said_for_their_keys(tmp_path: Path) -> None:
@@ -31,9 +32,12 @@ def test_an_edited_template_and_an_edited_adapter_are_said_for_their_keys(tmp_pa
     (adapter / "adapter_model.safetensors").write_text("other")
     template.write_text("{{ messages[0] }}")
     first, second = changed_code(run, config)
-    assert first.startswith("models.m.1.chat_template: the content has changed since the run in")
-    assert second.startswith("policies.p.adapter: the content has changed since the run in")
-    assert f"{adapter}/adapter_model.safetensors (" in second
+    assert says(first, "models.m.1.chat_template … content … changed since the run")
+    assert says(
+        second,
+        "policies.p.adapter … content … changed since the run … "
+        f"{adapter}/adapter_model.safetensors",
+    )
     template.unlink()
     template.symlink_to("/dev/zero")
     with pytest.raises(motet.ConfigError, match="expected a regular file"):

@@ -11,6 +11,7 @@ import motet
 import motet_serve
 from motet.models.backbone import Backbone
 from motet.models.completions import ends_of
+from tests.fixtures.messages import says
 from tests.fixtures.model_folders import EOS, make_model_folder, set_keys
 from tests.fixtures.wide import widely
 from tests.small_runs import run_config
@@ -31,13 +32,13 @@ def config(base: Path, name: str, **more: Any) -> dict[str, Any]:
     return run_config(name=name, models=models, warmup=None, **more)
 
 
-TOLD = "a completion of model tiny ends at <end> (the end of a turn in its chat template), <bos>"
+TOLD = "completion … model tiny … <end> … chat template … <bos>"
 
 
 def test_check_and_dry_run_say_what_ends_a_completion(base: Path) -> None:
     cost = motet.dry_run(config(base, "told"))
     assert len(cost.notes) == 1
-    assert cost.notes[0] == f"{TOLD} (end_tokens), {EOS}, or at its limit"
+    assert says(cost.notes[0], f"{TOLD} … end_tokens … {EOS} … limit")
     assert motet.check(config(base, "told")).notes == cost.notes
 
 
@@ -48,8 +49,9 @@ def test_a_template_without_an_end_of_a_turn_and_a_lower_model_max_length_are_sa
     lines.write_text("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}")
     models = {"tiny": {"path": str(base), "chat_template": str(lines)}}
     told = motet.dry_run(run_config(name="told", models=models, warmup=None))
-    assert any("shows no end of a turn, so" in line for line in told.warnings)
-    assert told.notes == [f"a completion of model tiny ends at {EOS}, or at its limit"]
+    assert any(says(line, "tiny … no end of a turn") for line in told.warnings)
+    (note,) = told.notes
+    assert says(note, f"completion … model tiny … ends at {EOS} … limit")
 
     longer = make_model_folder(tmp_path / "longer", context=256)
     set_keys(longer / "tokenizer_config.json", model_max_length=64)
@@ -68,7 +70,7 @@ def test_an_exported_team_stops_at_the_same_tokens_everywhere(
     options = {"train": {"steps": 1, "tasks_per_step": 1}}
     wanted = config(base, train, policies=policies, **options)
     motet.train(wanted, runs=tmp_path)
-    assert TOLD in capsys.readouterr().err
+    assert says(capsys.readouterr().err, TOLD)
     every = [EOS_ID, BOS_ID, END_ID]
     run, team = tmp_path / train, tmp_path / "team"
     motet_serve.export_team(run, team)

@@ -17,6 +17,7 @@ import motet_serve
 from motet_serve.exports import weights as exported_weights
 from tests import fork_server
 from tests.fixtures.hub_server import hub
+from tests.fixtures.messages import facts, says
 from tests.small_runs import LORA, ROOT, contents, recorded, run_config
 
 LOG_PROBS = """
@@ -251,9 +252,9 @@ def test_an_existing_folder_is_refused_and_only_an_export_is_replaced(place, tmp
             motet_serve.export_team(run, wrong, overwrite=True)
     with pytest.raises(motet.ConfigError, match="is an export already"):
         motet_serve.export_team(out, tmp_path / "again")
-    with pytest.raises(motet.ConfigError, match="expected the run that it was exported from"):
+    with pytest.raises(motet.ConfigError, match=facts("the run … exported from")):
         motet_compare.measure_baselines(out)
-    with pytest.raises(motet.ConfigError, match=r"expected the folder of a run"):
+    with pytest.raises(motet.ConfigError, match=facts("docs … folder of a run")):
         motet_serve.export_team(ROOT / "docs", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
@@ -269,7 +270,7 @@ def test_an_export_that_is_another_model_leaves_no_folder(place, tmp_path, monke
         return save_file({name: one + 0.1 for name, one in tensors.items()}, into)
 
     monkeypatch.setattr(exported_weights, "_place", damaged)
-    with pytest.raises(motet.ConfigError, match="policy p is not the policy of the run"):
+    with pytest.raises(motet.ConfigError, match=facts("policy p … not the policy … differ … nats")):
         motet_serve.export_team(run, out)
     assert list(tmp_path.iterdir()) == []
 
@@ -338,7 +339,7 @@ def test_push_uploads_the_folder_to_a_private_repository(place, tmp_path):
     assert server.files == contents(out)
     assert [one["visibility"] for one in server.repositories] == ["private"]
     assert server.keys == {"Bearer hf_canary_token"}
-    assert "play it with: motet play" in done.stdout
+    assert says(done.stdout, "play … motet play")
     assert "hf_canary_token" not in done.stdout + done.stderr + str(server.files)
 
 
@@ -348,7 +349,7 @@ def test_a_push_that_fails_keeps_the_folder_and_says_how_to_push_it(place, tmp_p
         words = (place / "runs" / "full", "--into", out, "--push")
         done = command(server, tmp_path, *words, "me/team")
         assert done.returncode == 1
-        assert f"Push it again with: hf upload me/team {out}" in done.stderr
+        assert says(done.stderr, f"again … hf upload me/team {out}")
         assert "hf_canary_token" not in done.stderr
         assert (out / "team.yaml").is_file()
         for name, token, said in (("me", "x" * 9, "expected USER/NAME"), ("me/t", "", "hf auth")):

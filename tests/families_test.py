@@ -24,6 +24,7 @@ from motet.assembly.task_setup import open_task_setup
 from motet.commands.main import main
 from motet.core import walk
 from motet.models.tiny import EOS, PAD, byte_level_bpe
+from tests.fixtures.messages import says
 from tests.fixtures.model_folders import BOS, END, make_model_folder
 from tests.small_runs import (
     ROOT,
@@ -305,17 +306,14 @@ train: {steps: 1}
             "[a, b, c, d]",
             "missing",
             [
-                "four.yaml:5: team.d names policy 'missing'; policies are: a, b, c",
-                "Use one of these, or add policies.missing",
+                "four.yaml:5: team.d … 'missing' … a, b, c … add policies.missing",
             ],
         ),
         (
             "[a, b, c]",
             "c",
             [
-                "team names a, b, c, d",
-                "has the agents a, b, c; expected the same agents",
-                "team.AGENT=null removes one",
+                "team … a, b, c, d … agents a, b, c … same agents … team.AGENT=null",
             ],
         ),
     ],
@@ -331,6 +329,6 @@ def test_a_fourth_agent_that_nobody_plays_or_nobody_knows_is_refused_when_the_ru
         main()
     assert end.value.code == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert all(part in error for part in said), error
+    assert all(says(error, part) for part in said), error
     assert "Traceback" not in error
     assert [path.name for path in tmp_path.iterdir()] == ["four.yaml"]

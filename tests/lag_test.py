@@ -14,6 +14,7 @@ from motet.errors import CannotResume, ConfigError
 from motet.models.sampler import LocalSampler
 from motet.trainer.alarms import refuse_mismatch
 from motet.trainer.learn import learn_samples
+from tests.fixtures.messages import facts, says
 from tests.fixtures.wide import widely
 from tests.small_runs import LORA, contents, rows, run_config, steps, summary, weights
 
@@ -179,10 +180,10 @@ def test_resume_refuses_pending_games_that_were_changed_or_lost(unbroken, tmp_pa
     shutil.rmtree(part / "checkpoints" / f"step-{STEPS:06d}")
     pending = part / "episodes" / f"train-{STEPS:06d}.jsonl"
     pending.write_text(pending.read_text() + "\n")
-    with pytest.raises(CannotResume, match=r"train-000004.jsonl was changed; expected the games"):
+    with pytest.raises(CannotResume, match=facts("train-000004.jsonl … changed")):
         motet.train(part / "config.yaml", resume=True, runs=tmp_path, show="silent")
     pending.unlink()
-    with pytest.raises(CannotResume, match=r"train-000004.jsonl is missing"):
+    with pytest.raises(CannotResume, match=facts("train-000004.jsonl … missing")):
         motet.train(part / "config.yaml", resume=True, runs=tmp_path, show="silent")
 
 
@@ -192,7 +193,7 @@ def test_a_longer_run_says_that_one_step_is_played_with_newer_weights(unbroken, 
     longer = [f"train.steps={STEPS + 1}"]
     motet.train(part / "config.yaml", longer, resume=True, runs=tmp_path, show="silent")
     (said,) = [line for line in summary(part)["warnings"] if "train.steps was" in line]
-    assert "step 5 is played with the newest weights" in said
+    assert says(said, "step 5 … newest weights")
 
 
 def test_a_lag_that_makes_no_step_faster_is_said(unbroken):

@@ -7,6 +7,7 @@ from queue import Empty
 
 import pytest
 
+from tests.fixtures.messages import says
 from tests.small_runs import ROOT, TINY, run_config, steps
 
 pytestmark = pytest.mark.wide
@@ -162,7 +163,7 @@ def test_verifiers_are_trained_and_served_where_a_loop_runs(kernel):
             manager.interrupt_kernel()
 
     said = read(client, sent, heard=interrupt)
-    assert "verifier is served at http://127.0.0.1:" in said
+    assert says(said, "verifier … http://127.0.0.1:")
     assert said.endswith("over\n")
 
 

@@ -10,6 +10,7 @@ import motet
 import motet_compare
 from motet.config.load import load_config
 from tests import fork_server
+from tests.fixtures.messages import facts, says
 from tests.games import Coded, Lottery
 from tests.small_runs import ROOT, rows, run_config, steps, summary, weights
 
@@ -150,9 +151,9 @@ for play in (
     lines = elsewhere(code, tmp_path).splitlines()
     assert len(lines) == 4
     for line in lines:
-        assert "environment.name is the Python object Coded of module tests.games (source " in line
-        assert "reward.name is the Python object" in line
-        assert "Pass it again, as in motet.evaluate(RUN, environment=..., reward=...)" in line
+        assert says(line, "environment.name … object Coded of module tests.games … source")
+        assert says(line, "reward.name … object")
+        assert says(line, "again … motet.evaluate(RUN, environment=..., reward=...)")
 
 
 def test_another_process_plays_a_function_of_a_module_and_objects_that_are_passed_again(tmp_path):
@@ -180,8 +181,8 @@ def test_a_run_resumes_with_another_object_and_says_so(capsys):
     train(run_config(train={"steps": 2, "tasks_per_step": 2}), environment=game())
     longer = run_config(train={"steps": 3, "tasks_per_step": 2})
     motet.train(longer, resume=True)
-    assert "environment.name was the Python object Coded of module" in capsys.readouterr().err
-    with pytest.raises(motet.ConfigError, match=r"reward\.name was None and is object:"):
+    assert says(capsys.readouterr().err, "environment.name was … object Coded of module")
+    with pytest.raises(motet.ConfigError, match=r"reward\.name .*None .*object:"):
         train(longer, resume=True, reward=high)
 
 
@@ -190,31 +191,31 @@ def test_a_run_that_resumes_with_another_credit_function_keeps_the_other_keys_of
     steps, scaled = ["train.steps=3"], ["algorithm.credit.scale=std"]
     own = lambda step: step.advantages_S  # noqa: E731
     with pytest.raises(
-        motet.ConfigError, match=r"another config: algorithm\.credit\.scale was None"
+        motet.ConfigError, match=facts("another config … algorithm.credit.scale was None")
     ):
         motet.train(run_config(), [*steps, *scaled], credit=own, resume=True)
     motet.train(run_config(), steps, credit=own, resume=True)
-    said = "algorithm.credit.function was the Python object twice of module"
-    assert said in " ".join(capsys.readouterr().err.split())
+    said = "algorithm.credit.function was … object twice of module"
+    assert says(" ".join(capsys.readouterr().err.split()), said)
 
 
 @pytest.mark.parametrize(
     ("objects", "error", "said"),
     [
-        ({"rewards": high}, TypeError, r"argument 'rewards' \(did you mean 'reward'\?\)"),
-        ({"environment": object()}, motet.ConfigError, "expected a subclass of motet.Environment"),
-        ({"algorithm": 3}, motet.ConfigError, "got int, expected a name such as 'magrpo'"),
-        ({"algorithm": "magrop"}, motet.ConfigError, r"did you mean 'magrpo'\?"),
-        ({"algorithm": {"gama": 1.0}}, motet.ConfigError, "algorithm.gama: unknown key"),
-        ({"credit": 3}, motet.ConfigError, "credit: got int, expected a function"),
-        ({"reward": 3}, motet.ConfigError, "not a reward; expected a function"),
-        ({"data": {"test": []}}, motet.ConfigError, "data has 'test'; expected train and eval"),
-        ({"data": [3]}, motet.ConfigError, "data.train: row 1 is int; expected a mapping"),
-        ({"callbacks": [high]}, motet.ConfigError, "expected a motet.Callback"),
+        ({"rewards": high}, TypeError, "'rewards' … 'reward'"),
+        ({"environment": object()}, motet.ConfigError, "motet.Environment"),
+        ({"algorithm": 3}, motet.ConfigError, "algorithm … int … 'magrpo'"),
+        ({"algorithm": "magrop"}, motet.ConfigError, "'magrop' … 'magrpo'"),
+        ({"algorithm": {"gama": 1.0}}, motet.ConfigError, "algorithm.gama … unknown … gamma"),
+        ({"credit": 3}, motet.ConfigError, "credit … int … function"),
+        ({"reward": 3}, motet.ConfigError, "not a reward … function"),
+        ({"data": {"test": []}}, motet.ConfigError, "data … 'test' … train and eval"),
+        ({"data": [3]}, motet.ConfigError, "data.train … row 1 … int … mapping"),
+        ({"callbacks": [high]}, motet.ConfigError, "motet.Callback"),
     ],
 )
 def test_a_wrong_object_is_named_before_anything_is_written(objects, error, said, tmp_path):
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=facts(said)):
         train(**objects)
     assert not (tmp_path / "runs" / "run").exists()
 
@@ -227,5 +228,5 @@ def test_a_mistake_of_a_credit_function_is_not_called_a_learning_rate():
 
 def test_credit_without_advantages_is_refused():
     config = run_config(algorithm={"name": "madpo"})
-    with pytest.raises(motet.ConfigError, match="with kind: pairs, which has no function"):
+    with pytest.raises(motet.ConfigError, match=facts("kind: pairs … no function")):
         train(config, credit=twice)

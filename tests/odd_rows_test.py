@@ -18,6 +18,7 @@ import motet_compare
 from motet.api.objects import rows_of
 from motet.data import load_rows
 from motet_view.game import game_tree
+from tests.fixtures.messages import facts
 from tests.train_team_test import SMALL
 
 ODD = {
@@ -109,7 +110,7 @@ def test_tables_of_pandas_pyarrow_and_datasets_give_the_same_rows():
 def test_a_parquet_file_with_values_that_python_cannot_hold_is_named():
     days = pa.array([10**7, 1], pa.date32())
     parquet.write_table(pa.table({"q": ["a", "b"], "day": days}), "far.parquet")
-    with pytest.raises(motet.ConfigError, match=r"far\.parquet cannot be read as rows: .* out of"):
+    with pytest.raises(motet.ConfigError, match=facts("far.parquet … rows … out of range")):
         load_rows("far.parquet")
 
 

@@ -120,7 +120,7 @@ def test_what_is_in_the_way_of_a_step_leaves_the_one_before(
 
 def test_stopped_before_the_first_step_a_run_begins_again(train, tmp_path, unbroken):
     run = tmp_path / "runs" / "run"
-    with pytest.raises(Interrupted, match="stopped before the first step"):
+    with pytest.raises(Interrupted, match=facts("stopped … first step")):
         train(LONG, environment=Troubled(run / "config.yaml", 0, terminated))
     assert steps_saved(run) == []
     train(LONG, resume=True)
@@ -135,7 +135,7 @@ def test_a_server_that_is_away_for_one_step_is_named_and_the_step_is_kept_for_lo
         motet.MotetError,
         match=(
             facts(
-                "step 3 … 100% of the joint actions failed … the verifier is away … "
+                "step 3 … 100% … joint actions failed … the verifier is away … "
                 "parting_test.py … run is saved"
             )
         ),
@@ -156,9 +156,7 @@ def test_a_step_that_diverges_can_be_seen_again(train, tmp_path):
         algorithm={"name": "magrpo"},
     )
     run = tmp_path / "runs" / "run"
-    with pytest.raises(
-        motet.TrainingDiverged, match=r"Replay that step with: motet replay .*run --step \d\. "
-    ) as told:
+    with pytest.raises(motet.TrainingDiverged, match=r"motet replay .*run --step \d\. ") as told:
         train(config)
     step = int(re.search(r"--step (\d)", str(told.value))[1])
     with pytest.raises(motet.TrainingDiverged) as again:
@@ -179,7 +177,7 @@ def test_an_alarm_is_told_counted_recorded_and_stops_only_where_it_is_to(train, 
     stopping = {**bounds, "stop": True}
     with pytest.raises(
         motet.MotetError,
-        match=r"alarm at step 2: learn/entropy.*The run is saved after step 2 of 6",
+        match=facts("alarm … step 2 … learn/entropy … saved after step 2 of 6"),
     ):
         train(run_config(train=unbounded, alarms=stopping), runs=tmp_path / "stopped")
     config = run_config(train=unbounded, alarms=bounds)
@@ -269,18 +267,18 @@ def test_what_changes_no_result_may_change_on_the_way(harmless, train, tmp_path,
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ("decode.temperature=0.5", "decode.temperature was 1.0 and is 0.5"),
-        ("seed=3", "seed was 0 and is 3"),
-        ("environment.turns=2", "environment.turns was None and is 2"),
-        ("policies.q.train=lora", "policies.q.train was full and is lora"),
-        ("train.tasks_per_step=3", "train.tasks_per_step was 2 and is 3"),
-        ("train.steps=4", "train.steps was 6 and is 4"),
-        ("algorithm.name=maremax", "algorithm.name was magrpo and is maremax"),
+        ("decode.temperature=0.5", "decode.temperature was 1.0 … is 0.5"),
+        ("seed=3", "seed was 0 … is 3"),
+        ("environment.turns=2", "environment.turns was None … is 2"),
+        ("policies.q.train=lora", "policies.q.train was full … is lora"),
+        ("train.tasks_per_step=3", "train.tasks_per_step was 2 … is 3"),
+        ("train.steps=4", "train.steps was 6 … is 4"),
+        ("algorithm.name=maremax", "algorithm.name was magrpo … is maremax"),
     ],
 )
 def test_what_would_be_another_run_is_refused_and_named(changed, told, train, finished):
     before = contents(finished)
-    with pytest.raises(motet.ConfigError, match=rf"another config.*{re.escape(told)}"):
+    with pytest.raises(motet.ConfigError, match=facts(f"another config … {told}")):
         train(LONG, [changed], resume=True)
     assert contents(finished) == before
 
@@ -295,7 +293,7 @@ def test_other_tasks_than_the_run_began_with_are_refused(split, train):
     run = train(LONG, environment=Coded(Coded.Options()))
     before = contents(run)
     with pytest.raises(
-        motet.ConfigError, match=rf"data\.{split} gives other tasks than at the start of the run in"
+        motet.ConfigError, match=facts(f"data.{split} … other tasks … start of the run")
     ):
         train(LONG, resume=True, environment=Another(Another.Options()))
     assert contents(run) == before

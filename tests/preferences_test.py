@@ -16,6 +16,7 @@ from motet.credit.preferences import replayed
 from motet.errors import ConfigError
 from motet.settings import PairReplay
 from motet.trainer import checkpoint
+from tests.fixtures.messages import facts
 from tests.small_runs import episodes, run_config, steps, weights
 
 BETA, EPOCHS, RATE = 0.5, 3, 1e-3
@@ -177,20 +178,20 @@ def test_pairs_per_gradient_step_and_a_resumed_run(train, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train": {"steps": 1}}, "there are no earlier pairs: raise train.steps"),
-        ({"report": {"episodes": "none"}}, "report.episodes is none: set report.episodes: all"),
+        ({"train": {"steps": 1}}, "no earlier pairs … train.steps"),
+        ({"report": {"episodes": "none"}}, "report.episodes … none … report.episodes: all"),
         (
             {"optimizer": {"schedule": "linear"}},
-            "the number of gradient steps is then not known: use schedule: constant",
+            "number of gradient steps … schedule: constant",
         ),
         (
             {"algorithm": {"name": "madpo", "minibatches": 2, "preference": {"batch_size": 2}}},
-            "got credit.kind pairs with batch_size 2 and minibatches 2",
+            "credit.kind pairs … batch_size 2 … minibatches 2",
         ),
     ],
 )
 def test_what_does_not_fit_pairs_is_refused(changes, message) -> None:
     preference = {"batch_size": 2, "replay": {"mode": "all_history"}}
     config = run_config(algorithm={"name": "madpo", "preference": preference}) | changes
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=facts(message)):
         motet.read_config(config)

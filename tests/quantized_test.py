@@ -14,6 +14,7 @@ from motet.assembly.components import components_of
 from motet.assembly.models import assemble
 from motet.assembly.task_setup import open_task_setup
 from motet.core import CreditState
+from tests.fixtures.messages import facts, says
 from tests.fixtures.one_step import one_step
 from tests.small_runs import LORA, recorded, run_config, steps, summary
 
@@ -114,13 +115,13 @@ def test_what_trains_all_weights_of_a_quantised_model_is_refused_with_both_value
     with pytest.raises(motet.ConfigError) as refused:
         motet.read_config(full)
     said = (
-        f"policies.p has train: full, but models.tiny has quantize: {quantize}: use train: "
-        "lora or frozen, or quantize: none"
+        f"policies.p … train: full … models.tiny … quantize: {quantize} … train: lora or frozen … "
+        "quantize: none"
     )
-    assert said in str(refused.value)
+    assert says(refused.value, said)
     with pytest.raises(
         motet.ConfigError,
-        match=f"warmup trains all weights, but models.tiny has quantize: {quantize}",
+        match=facts(f"warmup … all weights … models.tiny … quantize: {quantize}"),
     ):
         motet.read_config(small(model_folder("qwen3"), quantize, warmup={"steps": 1}))
 
@@ -131,7 +132,7 @@ def test_a_critic_that_trains_all_weights_of_a_quantised_model_is_refused_whethe
 ):
     with pytest.raises(
         motet.ConfigError,
-        match=r"critic has train: full, but models\.tiny has quantize: 4bit: use critic",
+        match=facts("critic … train: full … models.tiny … quantize: 4bit … use critic"),
     ):
         motet.read_config(
             {**small(model_folder("qwen3"), "4bit"), "algorithm": {"name": "iac"}, **critic}
@@ -140,7 +141,7 @@ def test_a_critic_that_trains_all_weights_of_a_quantised_model_is_refused_whethe
 
 def test_an_embedded_model_is_not_quantised():
     with pytest.raises(
-        motet.ConfigError, match='quantize: got "4bit" with embedded, which has no quantize'
+        motet.ConfigError, match=facts('quantize … "4bit" … embedded … no quantize')
     ):
         motet.read_config(
             run_config(models={"tiny": {"embedded": {}, "quantize": "4bit"}}, policies=LORA)

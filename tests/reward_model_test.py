@@ -22,6 +22,7 @@ from motet.settings import RewardModel
 from motet.trainer import checkpoint
 from motet.trainer.reward_model import first_steps
 from motet_compare.replaying import same_tensors
+from tests.fixtures.messages import facts
 from tests.small_runs import contents, episodes, rows, run_config, steps, weights
 
 RATE, EPOCHS, EPSILON = 1e-2, 3, 1e-4
@@ -237,34 +238,34 @@ def test_an_adapter_or_a_head_learns_the_reward_on_the_shared_model(train, train
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rollout": {"samples": [2, 2]}}, "rollout.samples has 2 turns: use one turn"),
-        ({"reward_model": {"model": "other"}}, "reward_model.model is 'other'; models are: tiny"),
-        ({"reward_model": {"iterations": 3}}, "use at most one iteration per step"),
-        ({"reward_model": {"samples": 3, "compare": "halves"}}, "got samples 3 with compare"),
+        ({"rollout": {"samples": [2, 2]}}, "rollout.samples … 2 turns … one turn"),
+        ({"reward_model": {"model": "other"}}, "reward_model.model … 'other' … tiny"),
+        ({"reward_model": {"iterations": 3}}, "3 … at most one … per step"),
+        ({"reward_model": {"samples": 3, "compare": "halves"}}, "samples 3 … compare"),
         (
             {"reward_model": {"replay": {"mode": "all_history"}}},
-            "got replay.mode all_history with iterations 1",
+            "replay.mode all_history … iterations 1",
         ),
         (
             {"reward_model": {"optimizer": {"schedule": "linear"}}},
-            "got optimizer.schedule linear, expected constant",
+            "optimizer.schedule linear … constant",
         ),
-        ({"reward_model": {"lora": {"rank": 2}}}, "got lora settings with train: full"),
+        ({"reward_model": {"lora": {"rank": 2}}}, "lora … train: full"),
         (
             {"reward_model": {"compare": "halves"},
              "rollout": {"samples": [2], "pairing": "crossed"}},
-            "set rollout.pairing: aligned",
+            "rollout.pairing: aligned",
         ),
         (
             {"policies": {"p": {"model": "tiny"}, "reward-model": {"model": "tiny"}},
              "team": {"a": "p", "b": "reward-model"}},
-            "has the name of the reward model: rename it",
+            "reward-model … name … reward model … rename",
         ),
         (
             {"models": {"tiny": {"path": "x", "quantize": "8bit"}},
              "policies": {"p": {"model": "tiny", "train": "lora"}},
              "team": {"a": "p", "b": "p"}},
-            "reward_model has train: full, but models.tiny has quantize: 8bit",
+            "reward_model … train: full … models.tiny … quantize: 8bit",
         ),
     ],
 )  # fmt: skip
@@ -272,7 +273,7 @@ def test_what_does_not_fit_is_refused(changes, message) -> None:
     own = run_config(rollout={"samples": [4]}) | {"reward_model": LEARNT}
     for key, value in changes.items():
         own[key] = {**LEARNT, **value} if key == "reward_model" else value
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=facts(message)):
         motet.read_config(own)
 
 

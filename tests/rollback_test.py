@@ -8,6 +8,7 @@ import pytest
 import motet
 from motet.settings.alarms import Rollback
 from motet.trainer.rollback import BestWatch
+from tests.fixtures.messages import says
 from tests.small_runs import DEATHS, run_config, steps, summary
 
 
@@ -24,7 +25,7 @@ def test_by_hand_the_best_is_saved_and_a_fall_goes_back():
     fallen = [watch.see(step, figures(0.0)) for step in (4, 5, 6)]
     assert fallen == [None, None, "back"]  # running .5, 0, 0
     assert watch.kept(newest=1) == {2, 3}
-    assert "back to the weights of step 3, at 0.5 of the learning rates" in watch.line(6)
+    assert says(watch.line(6), "back … step 3 … 0.5 … learning rates")
     assert [watch.see(step, figures(0.0)) for step in range(7, 20)] == [None] * 13  # times: 1
 
 

@@ -16,6 +16,7 @@ from motet.core import walk
 from motet.core.records import as_json
 from motet.user_code.plugins import load_object
 from motet_compare.messages import RealMessages
+from tests.fixtures.messages import facts, says
 from tests.fixtures.wide import widely
 from tests.small_runs import GAMES, ROOT, episodes, recorded, run_config, steps, summary, weights
 
@@ -93,12 +94,10 @@ def test_a_free_form_program_trains_evaluates_and_takes_turns(train, tmp_path):
         rollout={"samples": [2, 2]},
     )
     environment = motet.FreeForm(relayed, agents=["a", "b"])
-    with pytest.raises(motet.ConfigError, match="gives a reward only at the end of an episode"):
+    with pytest.raises(motet.ConfigError, match=facts("reward … end of an episode")):
         train({**config, "algorithm": {"repeat_last_reward": True}}, environment=environment)
-    assert motet.dry_run(config, environment=environment).derived == [
-        "algorithm.repeat_last_reward: false, because FreeForm rewards only the end of an episode "
-        "(rewards_at_end)"
-    ]
+    (derived,) = motet.dry_run(config, environment=environment).derived
+    assert says(derived, "algorithm.repeat_last_reward: false … FreeForm … rewards_at_end")
     run = train(config, environment=environment)
     assert load_config(run / "config.yaml").algorithm.repeat_last_reward is False
     for episode in episodes(run):
@@ -155,12 +154,10 @@ def test_several_games_of_a_task_give_pass_at_k_and_a_table_of_turns(train):
     assert list(again.pass_at) == [3]
     with pytest.raises(
         motet.ConfigError,
-        match="pass_at names 6; expected 1 to 5, the games per task: raise samples",
+        match=facts("pass_at … 6 … 1 to 5 … games per task … samples"),
     ):
         motet.evaluate(run, samples=5, pass_at=[1, 6], show="silent")
-    with pytest.raises(
-        motet.ConfigError, match="samples is 5; expected 1, because all greedy and reference games"
-    ):
+    with pytest.raises(motet.ConfigError, match=facts("samples … 5 … expected 1 … greedy")):
         motet.evaluate(run, samples=5, greedy=True, show="silent")
 
 
@@ -185,12 +182,12 @@ def test_what_was_said_on_another_task_can_be_heard_instead(train):
         behind = real.reward - found.reward
         assert said.difference["reward"].mean == pytest.approx(behind)
     for wrong, why in (
-        ({"shuffle_turn": 2}, "shuffle_turn is 2; expected 1 to 1"),
-        ({"blank_turn": 0}, "blank_turn is 0; expected 1 to 1"),
-        ({"blank_turn": 1, "shuffle_turn": 1}, "got shuffle_turn and blank_turn; expected one of"),
-        ({}, "got no turn; expected one of shuffle_turn and blank_turn"),
+        ({"shuffle_turn": 2}, "shuffle_turn … 2 … 1 to 1"),
+        ({"blank_turn": 0}, "blank_turn … 0 … 1 to 1"),
+        ({"blank_turn": 1, "shuffle_turn": 1}, "shuffle_turn and blank_turn … one of"),
+        ({}, "no turn … one of shuffle_turn and blank_turn"),
     ):
-        with pytest.raises(motet.ConfigError, match=why):
+        with pytest.raises(motet.ConfigError, match=facts(why)):
             motet_compare.compare_messages(run, show="silent", **wrong)
 
 
@@ -371,13 +368,13 @@ def test_training_and_its_rehearsals_refuse_a_key_without_effect(tmp_path):
     file.write_text("\n".join(f"{key}: {json.dumps(value)}" for key, value in config.items()))
     line = list(config).index("algorithm") + 1
     expected = (
-        f"{file}:{line}: algorithm.gamma: got 0.5, which has no effect, because returns: last "
-        "reads the score of one turn: leave it at 1.0, or set returns: tree"
+        f"{file}:{line}: algorithm.gamma … 0.5 … no effect … returns: last … one turn … "
+        "at 1.0 … returns: tree"
     )
     for command in (motet.train, motet.dry_run, motet.check):
         with pytest.raises(motet.ConfigError) as refused:
             command(file)
-        assert str(refused.value) == expected
+        assert says(refused.value, expected)
     assert motet.evaluate(file, show="silent").faults == 0
 
 

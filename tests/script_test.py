@@ -12,6 +12,7 @@ import motet_compare
 from motet.core.records import as_json
 from motet.user_code import objects
 from tests import fork_server
+from tests.fixtures.messages import facts
 from tests.small_runs import ROOT, rows
 
 SCRIPT = """
@@ -93,9 +94,7 @@ def test_every_command_plays_resumes_and_replays_the_run_of_a_script(project):
     assert [file.name for file in kept[0]] == [file.name for file in kept[1]]
 
     write("main()")  # trains while it is imported
-    with pytest.raises(
-        motet.ConfigError, match=r"script.py is loaded for its functions, but it ca"
-    ):
+    with pytest.raises(motet.ConfigError, match=facts("script.py … loaded for its functions")):
         motet.evaluate("runs/team", show="silent")
     write(GUARDED + "\n# edited")
     figures = motet.evaluate("runs/team", show="silent")
@@ -110,14 +109,14 @@ def test_rows_in_the_folder_of_a_run_are_those_it_began_with(tmp_path, monkeypat
     objects.record_rows(tmp_path, reference)
     objects._kept.clear()  # as in another process
     monkeypatch.setattr(objects, "_folders", [])
-    with pytest.raises(motet.ConfigError, match="is not in this process"):
+    with pytest.raises(motet.ConfigError, match=facts("not in this process")):
         objects.found(reference)
     objects.find_rows_in(tmp_path)
     assert objects.found(reference) == given
     objects._kept.clear()
     (file,) = (tmp_path / "rows").glob("eval-*.jsonl")
     file.write_text(file.read_text().replace("moon", "mars"))
-    with pytest.raises(motet.ConfigError, match="has other rows than the run began with"):
+    with pytest.raises(motet.ConfigError, match=facts("other rows … run began with")):
         objects.found(reference)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import motet
 from motet.errors import ConfigError
+from tests.fixtures.messages import facts
 from tests.fixtures.wide import widely
 from tests.small_runs import LORA, run_config
 
@@ -62,7 +63,7 @@ def test_a_copy_plays_with_a_card_beside_it_and_not_without_hashes_or_with_a_fil
     (one / "original" / "notes.txt").write_text("x")
     assert reward(copy) == reward(run)
     (one / "chat_template.jinja").write_text("x")
-    with pytest.raises(ConfigError, match=r"chat_template\.jinja differs from what the run wrote"):
+    with pytest.raises(ConfigError, match=facts("chat_template.jinja differs … run wrote")):
         reward(copy)
     (one / "chat_template.jinja").unlink()
     (one / "hashes.json").unlink()
@@ -88,7 +89,5 @@ def test_a_run_that_starts_from_a_saved_adapter_sees_a_flipped_bit_too(
     weights = adapter / "adapter_model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(
-        ConfigError, match=r"adapter_model\.safetensors differs from what the run wrote"
-    ):
+    with pytest.raises(ConfigError, match=facts("adapter_model.safetensors differs … run wrote")):
         motet.evaluate(config, show="silent")

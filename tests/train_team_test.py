@@ -7,6 +7,7 @@ import pytest
 
 import motet
 from motet.trainer.notices import AVERAGED_AWAY
+from tests.fixtures.messages import facts, says
 from tests.small_runs import rows
 
 ROWS = [{"topic": topic} for topic in ("sea", "snow", "sun", "moon")]
@@ -70,8 +71,8 @@ def test_each_agent_learns_from_the_number_that_the_reward_returned_for_it(capsy
         learned = motet.load_run(f"runs/{sharing}").samples(step=1)
         assert learned["reward"].abs().max() == 0.5
         said[sharing] = "".join(capsys.readouterr()), summary.warnings, learned["advantage"]
-    assert "each agent learns from its own (algorithm.reward_sharing: own)" in said["own"][0]
-    assert "learns from the mean of all agents' rewards" in said["all"][0]
+    assert says(said["own"][0], "each agent … own … algorithm.reward_sharing: own")
+    assert says(said["all"][0], "mean of all agents' rewards")
     assert (said["own"][2].abs().max() > 0, said["own"][1]) == (True, [])
     assert (said["all"][2].abs().max(), said["all"][1]) == (0.0, [AVERAGED_AWAY])
 
@@ -131,17 +132,17 @@ def test_a_model_of_ones_own_trains_an_adapter_for_every_agent(model_folder):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"given": ROWS[:1]}, "rows has 1 row; expected at least 2"),
-        ({"given": []}, "selects none of the 0 rows"),
-        ({"given": ["sea"]}, "row 1 is str; expected a mapping"),
+        ({"given": ROWS[:1]}, "rows … 1 row … at least 2"),
+        ({"given": []}, "none of the 0 rows"),
+        ({"given": ["sea"]}, "row 1 … str … mapping"),
         ({"given": "nothing.jsonl"}, "nothing.jsonl does not exist"),
-        ({"agents": [writer]}, "expected a mapping: agent -> function of a row"),
-        ({"agents": {"a": "prompt"}}, "agents.a is 'prompt'; expected a function"),
-        ({"judge": 1.0}, "reward is 1.0; expected a function"),
-        ({"turns": 0}, "turns is 0; expected 1 or more"),
+        ({"agents": [writer]}, "mapping: agent -> function"),
+        ({"agents": {"a": "prompt"}}, "agents.a … 'prompt' … function"),
+        ({"judge": 1.0}, "reward … 1.0 … function"),
+        ({"turns": 0}, "turns … 0 … 1 or more"),
     ],
 )
 def test_mistakes_are_named(change, said):
-    with pytest.raises(motet.ConfigError, match=said):
+    with pytest.raises(motet.ConfigError, match=facts(said)):
         team(**change)
     assert not Path("runs").exists()

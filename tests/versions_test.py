@@ -15,6 +15,7 @@ from motet.config.paths import config_path
 from motet.trainer.run_folder import RunFolder
 from motet.user_code import installed
 from motet.user_code.plugins import load_object
+from tests.fixtures.messages import says
 from tests.small_runs import run_config, summary
 
 OF_LIBRARIES = {name: version(name) for name in LIBRARIES}
@@ -103,16 +104,20 @@ def test_a_verifier_and_a_cluster_have_the_versions_of_their_packages():
 def test_other_versions_are_said_one_line_each_and_recorded_on_resume(run):
     rewrite(run, torch="1.0", peft="0.1", gone="2.0")
     place = RunFolder(run)
-    said = [
-        f"{name}: the version has changed since the run in runs/run: {then} then, "
-        f"{version(name)} now"
+    wanted = [
+        f"{name}: … version … changed … runs/run … {then} then … {version(name)} now"
         for name, then in (("torch", "1.0"), ("peft", "0.1"))
     ]
-    assert changed_code(place, make_config(run_config())) == said
+    said = changed_code(place, make_config(run_config()))
+    assert len(said) == len(wanted)
+    assert all(map(says, said, wanted))
     lines = motet.evaluate(run, show="silent").code_changed
-    assert lines == [f"{line}: what follows is of the code now" for line in said]
+    assert len(lines) == len(said)
+    assert all(says(line, f"{one} … now") for line, one in zip(lines, said, strict=True))
     motet.train(run_config(), [*STEPS, "train.steps=3"], resume=True, show="silent")
-    assert summary(run)["warnings"] == [f"{line}: the rest of the run may differ" for line in said]
+    warnings = summary(run)["warnings"]
+    assert len(warnings) == len(said)
+    assert all(says(line, f"{one} … differ") for line, one in zip(warnings, said, strict=True))
     assert [entry["after_step"] for entry in recorded(run)] == [0, 2]
     assert recorded(run)[-1]["versions"] == OF_LIBRARIES
     assert changed_code(place, make_config(run_config())) == []
@@ -129,7 +134,7 @@ def test_torch_is_not_said_twice_if_the_machine_has_changed(run):
         patch.setattr("motet.api.resuming.machine", lambda: now)
         motet.train(run_config(), [*STEPS, "train.steps=3"], resume=True, show="silent")
     (warning,) = summary(run)["warnings"]
-    assert warning.startswith("torch: the version has changed")
+    assert says(warning, "torch … version … changed")
 
 
 def test_a_record_without_versions_is_read_as_before(run):

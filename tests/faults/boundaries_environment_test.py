@@ -17,6 +17,7 @@ from motet.models import prompts
 from motet.user_code import retries
 from motet.user_code.timeouts import within
 from tests.faults.boundary_games import HERE, causes, check_figures, recorded, seconds, small
+from tests.fixtures.messages import facts, says
 from tests.small_runs import ROOT, contents, rows, summary, weights
 
 pytestmark = [
@@ -152,7 +153,7 @@ def test_a_command_ends_whatever_its_environment_does(motet_command, tell, how, 
         ended, run = motet_command(small("Harmed", game=game, **limits))
     assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stderr
-    assert ("error: step does not end and cannot be interrupted" in ended.stderr) == (code == 1)
+    assert says(ended.stderr, "error: step … cannot be interrupted") == (code == 1)
     found = {}
     if code == 0:
         found = causes(run)
@@ -261,7 +262,7 @@ def test_more_faults_than_allowed_end_in_one_line_and_pay_nothing(train, tell, t
     config = small("Harmed", game={"raises": "step", "share": 1.0, "spared": -1})
     with (
         seconds() as took,
-        pytest.raises(motet.MotetError, match="100% of the joint actions failed"),
+        pytest.raises(motet.MotetError, match=facts("100% … joint actions failed")),
     ):
         train(config, [], runs=tmp_path / "runs")
     told_lines = (tmp_path / "runs" / "run" / "metrics.jsonl").read_text().splitlines()

@@ -13,6 +13,7 @@ import motet
 import motet_serve
 from motet_serve.settings import SampledBy
 from tests.cluster.conftest import placed, terminated
+from tests.fixtures.messages import facts
 from tests.served_team import Command
 from tests.small_runs import LORA, run_config
 
@@ -123,5 +124,5 @@ def test_the_server_answers_streams_and_survives_the_death_of_an_engine(full: Pa
 
 
 def test_a_temperature_that_vllm_refuses_is_refused_before_anything_starts(full: Path) -> None:
-    with pytest.raises(motet.ConfigError, match=r"the team samples at temperature 3; .*0\.01 to 2"):
+    with pytest.raises(motet.ConfigError, match=facts("team … temperature 3 … 0.01 to 2")):
         motet_serve.chat(full, lines=[], engine="vllm", temperature=3.0, show="silent")
