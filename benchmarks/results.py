@@ -77,7 +77,7 @@ def before_and_after(experiments: Sequence[Experiment]) -> Iterator[Sequence[str
                 str(seed),
                 *figures,
                 f"{one['wall_seconds']:.0f}",
-                f"{one['cpu_seconds']:.0f}",
+                experiment.cpu(one["cpu_seconds"]),
             )
         yield (f"**{experiment.config}, mean**", "", "", f"**{mean(after):.3f}**", "", "", "")
 

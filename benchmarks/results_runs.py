@@ -57,6 +57,10 @@ class Experiment:
             str(RUNS),
         ]
 
+    def cpu(self, seconds: float) -> str:
+        """Return the CPU seconds of a run for a table."""
+        return f"{seconds:.0f}{'' if self.warmed_by is None else ' without the warm-up'}"
+
     def _model(self, seed: int) -> Sequence[str]:
         if self.warmed_by is None:
             return ()
@@ -106,7 +110,7 @@ OTHERS = {
     **{name: Experiment(name, name, (), SIXTEEN) for name in ("relay", "debate")},
 }
 """Row of the table of other algorithms and games -> its runs."""
-FROZEN = Experiment("quickstart_frozen", "quickstart_frozen")
+FROZEN = Experiment("quickstart_frozen", "quickstart_frozen", warmed_by=MANY)
 RELAYS = tuple(Experiment(name, name, seeds=(0, 1, 2, 3)) for name in ("relay", "relay_tree"))
 BUGFIX = Experiment("bugfix_tiny", "bugfix_tiny")
 SILENT = Experiment(

@@ -47,7 +47,7 @@ def stability() -> Iterator[Sequence[str]]:
             str(sum(value < 0.8 for value in after)),
             str(sum(value < 0.05 for value in after)),
             *_steps(experiment),
-            f"{cpu:.0f}" if experiment.warmed_by is None else f"{cpu:.0f} without the warm-up",
+            experiment.cpu(cpu),
         )
 
 
