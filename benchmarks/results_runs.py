@@ -78,11 +78,6 @@ FIXED_PAIRS = (
 )
 """Eight games of eight problems, as in the quickstart until 2026-11-26 and in its configs that
 learn from pairs of games."""
-PLAIN = (
-    *FIXED_PAIRS,
-    "optimizer={learning_rate: 6e-4, relative_epsilon: 0}",
-    "train.max_step_kl=null",
-)
 HASTY = {
     f"{times} times as high": Experiment(
         f"quickstart_x{times}",
@@ -92,12 +87,8 @@ HASTY = {
         warmed_by=MANY,
     )
     for times in (2, 4)
-} | {
-    "as until 2026-11-26: 6e-4, without brakes": Experiment(
-        "quickstart_plain", "quickstart", PLAIN, SIXTEEN, MANY
-    )
 }
-"""Row of the table of stability -> its runs: higher rates, and the config that it had before."""
+"""Row of the table of stability -> its runs at higher rates."""
 OTHERS = {
     **{
         name: Experiment(name, "quickstart", (f"algorithm.name={name}",), SIXTEEN, MANY)
