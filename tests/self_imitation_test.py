@@ -74,7 +74,8 @@ def test_a_step_that_imitates_is_replayed(train):
 def test_the_quickstart_comes_back_after_three_steps_that_are_twenty_times_as_long(
     seed, train, tmp_path
 ):
-    overrides = [f"seed={seed}", *broken(tmp_path), "algorithm.self_imitation={}"]
+    longer = ["train.steps=60", "algorithm.self_imitation={}"]  # from nothing it is a long way
+    overrides = [f"seed={seed}", *broken(tmp_path), *longer]
     run = train("quickstart", overrides)
-    assert min(row["play/success"] for row in steps(run)[25:]) < 0.05
+    assert min(row["play/success"] for row in steps(run)[25:]) < 0.1
     assert summary(run)["heldout"]["after"]["success"] > 0.8
