@@ -77,5 +77,5 @@ def test_the_quickstart_comes_back_after_three_steps_that_are_twenty_times_as_lo
     longer = ["train.steps=60", "algorithm.self_imitation={}"]  # from nothing it is a long way
     overrides = [f"seed={seed}", *broken(tmp_path), *longer]
     run = train("quickstart", overrides)
-    assert min(row["play/success"] for row in steps(run)[25:]) < 0.1
+    assert min(row["play/success"] for row in steps(run)[25:]) < 0.05
     assert summary(run)["heldout"]["after"]["success"] > 0.8

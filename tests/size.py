@@ -35,24 +35,26 @@ NO_CODE = (
 
 def code_lines(text: str) -> int:
     """Return how many lines hold code: neither blank, nor comment, nor docstring (of a module, a
-    class, a function, or of the attribute above it)."""
+    class, a function, or of the attribute of a module or class above it: PEP 257)."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in NO_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            attributes = not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for before, statement in zip([None, *node.body], node.body, strict=False):
-                if _is_docstring(before, statement):
+                if _is_text(statement) and (
+                    before is None
+                    or (attributes and isinstance(before, ast.Assign | ast.AnnAssign))
+                ):
                     lines -= set(range(statement.lineno, (statement.end_lineno or 0) + 1))
     return len(lines)
 
 
-def _is_docstring(before: ast.stmt | None, statement: ast.stmt) -> bool:
-    """Test for a text at the head of a body or below an assignment (PEP 257 names both)."""
+def _is_text(statement: ast.stmt) -> bool:
     return (
-        (before is None or isinstance(before, ast.Assign | ast.AnnAssign))
-        and isinstance(statement, ast.Expr)
+        isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
         and isinstance(statement.value.value, str)
     )

@@ -31,7 +31,7 @@ def test_lines_of_code_are_those_without_blanks_comments_and_docstrings() -> Non
         '    """What the field is,\n    on two lines."""\n'
         "    def f(self):\n"
         '        """Say."""\n'
-        "        self.f()\n"
+        "        self.f = 1\n"
         '        "a text that is no docstring"\n'
         '        return """two\nlines"""\n'
     )

@@ -281,7 +281,7 @@ def test_the_next_program_finds_no_suite_in_the_server_nor_what_was_said_of_it()
         "import unittest\nclass T(unittest.TestCase):\n"
         f"    def test(self): self.assertEqual(f(0), {secret!r})"
     )
-    with Sandbox(workers=1, limits=Limits(wall_seconds=10.0)) as sandbox:
+    with Sandbox(workers=1, minimum=Level.SECCOMP, limits=Limits(wall_seconds=10.0)) as sandbox:
         verdict = sandbox.judge_sync(["def f(x): return 'a guess'"], Suite.unittest(source))
         assert secret in verdict.cases[0].message
         together = sandbox.judge_sync(
