@@ -1,6 +1,6 @@
 """From samples to minibatches, and from a minibatch to Batches within a token budget."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
@@ -42,6 +42,7 @@ def pack(
     reduce: Reduction,
     longest: Mapping[str, int],
     scale: float = 1.0,
+    skipped: Collection[SampleId] = (),
 ) -> list[Batch]:
     """Pack samples into batches of one policy each.
 
@@ -55,11 +56,14 @@ def pack(
         longest: policy -> the maximum number of tokens of its completions.
         scale: factor of all shares. For a minibatch it is (samples of the training step / samples
             of the minibatch), so that its expected gradient is the gradient of the whole step.
+        skipped: samples that count in the token weights and are in no batch, because their gradient
+            is 0.
     """
     batches: list[Batch] = []
     for policy in dict.fromkeys(sample.policy for sample in samples):
         own = [sample for sample in samples if sample.policy == policy]
         weights = _token_weights(own, reduce, longest[policy], scale)
+        own = [sample for sample in own if sample.id not in skipped]
         own.sort(
             key=lambda one: (len(one.prompt_tokens), one.prompt_tokens, len(_tokens(one)), one.turn)
         )

@@ -316,8 +316,8 @@ def _as_recorded(document: Document, path: Path) -> Document:
     rollout = data.get("rollout")
     if complete and isinstance(rollout, Mapping):  # earlier versions could shorten long prompts
         data["rollout"] = {key: one for key, one in rollout.items() if key != "on_long_prompt"}
-    if complete and isinstance(train, Mapping):  # earlier versions did not bound a step
-        data["train"] = {"max_step_kl": None, **train}
+    if complete and isinstance(train, Mapping):  # earlier versions had neither
+        data["train"] = {"max_step_kl": None, "skip_zero_advantage": False, **train}
     if complete and data.get("credit", "") is None:  # where the own credit function was
         del data["credit"]
     comparator = data.get("comparator")

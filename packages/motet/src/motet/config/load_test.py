@@ -639,14 +639,21 @@ def test_a_run_that_shortened_long_prompts_is_read(small, tmp_path):
         load_config(small, ["rollout.on_long_prompt=drop_oldest_turn"])
 
 
-def test_a_run_of_before_steps_were_bounded_goes_on_without_a_bound(small, tmp_path):
+@pytest.mark.parametrize(
+    ("key", "written", "then"),
+    [("max_step_kl", "0.3", None), ("skip_zero_advantage", "true", False)],
+)
+def test_a_run_of_before_a_key_of_training_was_there_goes_on_without_it(
+    small, tmp_path, key, written, then
+):
     now = dump_config(load_config(small))
-    assert "  max_step_kl: 0.3\n" in now
+    line = f"  {key}: {written}\n"
+    assert line in now
     (tmp_path / "config.yaml").write_text(now)
-    assert load_recorded(tmp_path / "config.yaml").train.max_step_kl == 0.3
-    (tmp_path / "config.yaml").write_text(now.replace("  max_step_kl: 0.3\n", ""))
-    assert load_recorded(tmp_path / "config.yaml").train.max_step_kl is None
-    assert load_config(small).train.max_step_kl == 0.3
+    default = getattr(load_recorded(tmp_path / "config.yaml").train, key)
+    (tmp_path / "config.yaml").write_text(now.replace(line, ""))
+    assert getattr(load_recorded(tmp_path / "config.yaml").train, key) == then
+    assert getattr(load_config(small).train, key) == default != then
 
 
 def test_a_recorded_tracker_of_before_is_read_over_and_a_new_one_is_unknown(small, tmp_path):

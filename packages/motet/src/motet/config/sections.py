@@ -358,6 +358,11 @@ class TrainConfig(Settings):
     """Bound on what one training step may change: the KL divergence in nats of a joint action
     before and after it, summed over the agents that act together. A step that goes further is
     scaled back, and the learning rate with it. null: no bound, as in published algorithms."""
+    skip_zero_advantage: bool = True
+    """Do not learn from completions whose advantage is 0 where this makes the gradient 0: those of
+    groups with equal rewards, if the loss has no KL term and no entropy bonus. The gradient stays
+    the same up to rounding, and metrics under `learn/` are those of the completions that are
+    read."""
     max_fault_share: float = Field(default=0.5, ge=0.0, le=1.0)
     """The run stops if a larger share of the joint actions of a step or of an evaluation fails."""
 

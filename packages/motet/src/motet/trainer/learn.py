@@ -22,9 +22,10 @@ from motet.batch import (
     policy_objective,
     value_objective,
 )
-from motet.core import CreditState, TrainSample, ValueSample
+from motet.core import CreditState, SampleId, TrainSample, ValueSample
 from motet.core.seeding import derive
 from motet.credit.preferences import PreferencePairs, preference_advantages, preference_loss
+from motet.settings import Algorithm, OwnLoss
 from motet.trainer.alarms import refuse_mismatch
 from motet.trainer.components import TrainComponents
 from motet.trainer.present import present_logp, side_by_side
@@ -55,13 +56,19 @@ async def learn_samples(
     value_parts = minibatches(
         values, components.critic_epochs, count, derive(seed, number, "values")
     )
+    skips = components.train.skip_zero_advantage and gradient_is_advantage(algorithm)
+    skipped_parts: list[float] = []
     for part, value_part in zip_longest(parts, value_parts, fillvalue=()):
+        skipped = without_gradient(part) if skips else frozenset()
+        if part:
+            skipped_parts.append(len(skipped) / len(part))
         batches = pack(
             [sample for sample in part if sample.policy not in arrived],
             components.train.token_budget,
             algorithm.reduce,
             components.longest,
             scale=len(samples) / len(part) if part else 1.0,
+            skipped=skipped,
         )
         value_batches = pack_values(value_part, components.train.token_budget)
         clock.lap("pack")
@@ -85,7 +92,44 @@ async def learn_samples(
             learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
         )
         clock.lap("learn")
+    if skips and skipped_parts:
+        stepped["learn/skipped"] = sum(skipped_parts) / len(skipped_parts)
     return {**_means(seen), **_means_of_each(valued), **stepped}
+
+
+_READ = 8
+"""Samples of each policy that are read although their gradient is 0: metrics need some, and so does
+the check that sampling and training agree. A policy also needs one for its optimizer step, which
+moves on with the gradients of earlier steps."""
+
+
+def gradient_is_advantage(algorithm: Algorithm) -> bool:
+    """Whether the gradient of a completion is 0 if its advantage is 0.
+
+    A KL term or an entropy bonus has a gradient of its own, your own loss may have one, and the
+    divergence of `stop_at_kl` is measured on all completions.
+    """
+    return (
+        algorithm.kl_in_loss is None
+        and algorithm.entropy_coefficient == 0.0
+        and algorithm.stop_at_kl is None
+        and not isinstance(algorithm.loss, OwnLoss)
+    )
+
+
+def without_gradient(samples: Sequence[TrainSample]) -> frozenset[SampleId]:
+    """Return the samples of advantage 0 that need not be read; not all, if few others are left."""
+    skipped: set[SampleId] = set()
+    for policy in dict.fromkeys(sample.policy for sample in samples):
+        own = [sample for sample in samples if sample.policy == policy]
+        zero = [sample.id for sample in own if not _any(sample.advantage)]
+        read = max(0, _READ - (len(own) - len(zero)))
+        skipped |= set(zero) - {zero[k * len(zero) // read] for k in range(min(read, len(zero)))}
+    return frozenset(skipped)
+
+
+def _any(advantage: float | tuple[float, ...]) -> bool:
+    return any(advantage) if isinstance(advantage, tuple) else advantage != 0.0
 
 
 async def learn_pairs(
