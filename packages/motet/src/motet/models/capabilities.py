@@ -49,10 +49,10 @@ FAILURES = (
 def trial_rows(backbone: CausalLM) -> Rows:
     """Make three completions of three ordinary tokens for two prompts of different lengths.
 
-    The first two completions are the same.
+    The first two completions are the same, and so are the first three tokens of the prompts.
     """
     words = ordinary_tokens(backbone, 14)
-    prompts = padded([words[:6], words[6:8]], backbone.pad_id, "left", backbone.device)
+    prompts = padded([words[:6], [*words[:3], words[7]]], backbone.pad_id, "left", backbone.device)
     of_B = torch.tensor([1, 0, 0], device=backbone.device)
     tokens_BL = torch.tensor([words[8:11], words[8:11], words[11:14]], device=backbone.device)
     return Rows(*prompts, of_B, tokens_BL, torch.ones_like(tokens_BL, dtype=torch.bool))

@@ -20,6 +20,7 @@ from typing import Self, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
+from transformers.cache_utils import Cache
 
 from motet.core import Completion, Fault
 from motet.core.seeding import uniforms
@@ -29,7 +30,7 @@ from motet.models.attention import give_room, leave, share_prompts
 from motet.models.backbone import Backbone
 from motet.models.completions import stop_ids, texts_of, with_texts
 from motet.models.prepacked_weights import prepacked
-from motet.models.rows import padded, positions
+from motet.models.rows import common_beginning, padded, positions
 from motet.settings import Decode
 
 LEAVE = 0.125
@@ -149,8 +150,7 @@ class _DecodeBatch:
         device = backbone.device
         prompts_PL, mask_PL = padded(prompts, backbone.pad_id, "left", device)
         of_B = torch.tensor([request.prompt for request in requests], device=device)
-        mix.rows(adapters)
-        logits_P1V, cache = backbone.logits(prompts_PL, mask_PL, positions(mask_PL), 1)
+        prompts_PL, mask_PL, logits_P1V, cache = _read(backbone, prompts_PL, mask_PL, adapters, mix)
         copied = prompts_PL.shape[1] * (len(requests) - len(prompts))
         self._shared = backbone.shares_prompts and copied >= SHARED
         if self._shared:
@@ -193,6 +193,39 @@ class _DecodeBatch:
         if self._adapters:
             self._adapters = [self._adapters[row] for row in stay.tolist()]
         self._mix.rows(self._adapters)
+
+
+def _read(
+    backbone: Backbone, prompts_PL: Tensor, mask_PL: Tensor, adapters: Sequence[str], mix: Mix
+) -> tuple[Tensor, Tensor, Tensor, Cache]:
+    """Read every prompt; return the prompts, their mask, the logits after each and the cache.
+
+    What all prompts begin with is read once for each adapter. Then the padding is between it and
+    the rest of a prompt.
+    """
+    common = common_beginning(prompts_PL, mask_PL) if backbone.packs_sequences else 0
+    if not common:
+        mix.rows(adapters)
+        return prompts_PL, mask_PL, *backbone.logits(prompts_PL, mask_PL, positions(mask_PL), 1)
+    different = list(dict.fromkeys(adapters))
+    first_1C = prompts_PL[0][mask_PL[0]][None, :common]
+    seen_1C = torch.ones_like(first_1C, dtype=torch.bool)
+    mix.rows(different)
+    once = first_1C.expand(max(1, len(different)), -1)
+    seen = seen_1C.expand_as(once)
+    cache = backbone.hidden(once, seen, positions(seen), use_cache=True)[1]
+    rows = [different.index(name) for name in adapters] or [0] * len(prompts_PL)
+    cache.batch_select_indices(torch.tensor(rows, device=backbone.device))
+    own_PL = positions(mask_PL) >= common
+    width = int((mask_PL & own_PL).sum(dim=1).max())
+    rest_PL = (mask_PL & own_PL)[:, -width:]
+    mask_PL = torch.cat([seen_1C.expand(len(rest_PL), -1), rest_PL], dim=1)
+    prompts_PL = torch.cat([first_1C.expand(len(rest_PL), -1), prompts_PL[:, -width:]], dim=1)
+    mix.rows(adapters)
+    logits_P1V, cache = backbone.logits(
+        prompts_PL[:, common:], mask_PL, positions(mask_PL)[:, common:], 1, cache
+    )
+    return prompts_PL, mask_PL, logits_P1V, cache
 
 
 def _padded_ends(ends: Sequence[Sequence[int]], device: torch.device) -> Tensor | None:

@@ -21,6 +21,9 @@ from tests.fixtures.model_folders import Architecture
 Load = Callable[..., Backbone]
 FolderOf = Callable[..., Path]
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
+BEGUN = [[5, 60, 200, 33], [5, 60, 200, 270, 9, 8], [5, 60, 200, 42]]
+"""Three tokens are read once for all of them."""
+EACH = pytest.mark.parametrize("prompts", [PROMPTS, BEGUN], ids=["different", "begun alike"])
 
 
 def requests(settings: Decode, answers: int = 3, greedy: bool = False) -> list[DecodeRequest]:
@@ -36,9 +39,15 @@ def backbone(folder_of: FolderOf) -> Backbone:
     return Backbone.load(folder_of())
 
 
+@EACH
 @pytest.mark.parametrize("lora", [False, True])
 def test_log_probabilities_of_sampling_are_those_of_training(
-    folder_of: FolderOf, architecture: Architecture, device: str, lora: bool, with_adapter: Load
+    folder_of: FolderOf,
+    architecture: Architecture,
+    device: str,
+    lora: bool,
+    with_adapter: Load,
+    prompts: list[list[int]],
 ) -> None:
     """Prompts of different lengths, rows that end early, and four temperatures in one batch.
 
@@ -56,12 +65,12 @@ def test_log_probabilities_of_sampling_are_those_of_training(
         for temperature, limit in ((0.3, 24), (0.7, 3), (1.0, 17), (1.5, 24))
     ]
     with backbone.policy("a" if lora else None):
-        answers = decode(backbone, PROMPTS, asked)
+        answers = decode(backbone, prompts, asked)
         scored = score_requests(
             backbone,
             [
                 ScoreRequest(
-                    "a", tuple(PROMPTS[request.prompt]), answer.tokens, request.decode.temperature
+                    "a", tuple(prompts[request.prompt]), answer.tokens, request.decode.temperature
                 )
                 for request, answer in zip(asked, answers, strict=True)
             ],
@@ -99,22 +108,42 @@ def test_in_bfloat16_sampling_and_training_still_agree_to_its_precision(
     assert sum(gaps) / len(gaps) < 0.05
 
 
+@EACH
 def test_a_batch_answers_token_for_token_as_one_request_at_a_time(
-    folder_of: FolderOf, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+    folder_of: FolderOf,
+    architecture: Architecture,
+    monkeypatch: pytest.MonkeyPatch,
+    prompts: list[list[int]],
 ) -> None:
     backbone = Backbone.load(folder_of(architecture))
     # With a twelfth of all tokens as end tokens, rows end at many different steps.
     monkeypatch.setattr(backbone, "eos_ids", tuple(range(0, 300, 12)))
     asked = requests(Decode(max_new_tokens=30), answers=4)
-    batched = decode(backbone, PROMPTS, asked)
+    batched = decode(backbone, prompts, asked)
     assert len({len(answer.tokens) for answer in batched}) > 3
     for request, answer in zip(asked, batched, strict=True):
         (own,) = decode(
             backbone,
-            [PROMPTS[request.prompt]],
+            [prompts[request.prompt]],
             [DecodeRequest("p", 0, request.decode, request.key)],
         )
         assert (own.tokens, own.text, own.stop) == (answer.tokens, answer.text, answer.stop)
+        assert own.logprobs == pytest.approx(answer.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("names", [["a", "b", "a"], ["b", "b", "b"]])
+def test_prompts_that_begin_alike_are_read_with_the_adapter_of_each(
+    folder_of: FolderOf, with_adapter: Load, names: list[str]
+) -> None:
+    backbone = with_adapter(folder_of(), "cpu")
+    backbone.add_adapter("b", Lora(rank=2), seed=1)
+    asked = requests(Decode(max_new_tokens=6))
+    mixed = decode(backbone, BEGUN, asked, adapters=names)
+    for request, answer in zip(asked, mixed, strict=True):
+        alone = [DecodeRequest("p", 0, request.decode, request.key)]
+        with backbone.policy(names[request.prompt]):
+            (own,) = decode(backbone, [BEGUN[request.prompt]], alone)
+        assert own.tokens == answer.tokens
         assert own.logprobs == pytest.approx(answer.logprobs, abs=1e-4)
 
 

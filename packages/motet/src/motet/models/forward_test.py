@@ -15,17 +15,19 @@ from motet.models.rows import padded, positions
 from tests.fixtures.model_folders import Architecture, make_model_folder
 
 PROMPTS = [[5, 60, 200], [17, 9, 270, 33, 8, 61], [42]]
+BEGUN = [[5, 60, 200, 33], [5, 60, 200, 270, 9, 8], [5, 60, 200, 42]]
+"""Three tokens are read once for all of them."""
 COMPLETIONS = [[7, 8, 9, 1], [100, 101], [55], [200, 201, 202, 203, 204, 1]]
 OF = [1, 0, 1, 2]
 TEMPERATURES = [0.3, 0.7, 1.0, 1.5]
 
 
 def together(
-    backbone: Backbone, want_entropy: bool = True
+    backbone: Backbone, want_entropy: bool = True, prompts: list[list[int]] = PROMPTS
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
     there = backbone.device
     rows = Rows(
-        *padded(PROMPTS, backbone.pad_id, "left", there),
+        *padded(prompts, backbone.pad_id, "left", there),
         torch.tensor(OF, device=there),
         *padded(COMPLETIONS, backbone.pad_id, "right", there),
     )
@@ -35,9 +37,11 @@ def together(
     return logp_BL, entropy_BL, rows.mask_BL
 
 
-def alone(backbone: Backbone, row: int) -> tuple[torch.Tensor, torch.Tensor]:
+def alone(
+    backbone: Backbone, row: int, prompts: list[list[int]] = PROMPTS
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log-probabilities and entropies of one completion, [L] each."""
-    prompt, completion = PROMPTS[OF[row]], COMPLETIONS[row]
+    prompt, completion = prompts[OF[row]], COMPLETIONS[row]
     ids = torch.tensor([prompt + completion], device=backbone.device)
     logits_LV = backbone.model(input_ids=ids).logits[0, len(prompt) - 1 : -1]
     logp_LV = torch.log_softmax(logits_LV.float() / TEMPERATURES[row], dim=-1)
@@ -53,6 +57,10 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return request.param
 
 
+EACH = pytest.mark.parametrize("prompts", [PROMPTS, BEGUN], ids=["different", "begun alike"])
+
+
+@EACH
 @pytest.mark.parametrize("lora", [False, True])
 def test_padding_and_shared_prompts_change_no_log_probability_and_no_entropy(
     folder_of: Callable[..., Path],
@@ -61,22 +69,24 @@ def test_padding_and_shared_prompts_change_no_log_probability_and_no_entropy(
     lora: bool,
     with_adapter: Callable[..., Backbone],
     way: str,
+    prompts: list[list[int]],
 ) -> None:
     backbone = with_adapter(folder_of(architecture), device)
     assert backbone.packs_sequences == (way == "packed")
     with torch.no_grad(), backbone.policy("a" if lora else None):
-        logp_BL, entropy_BL, mask_BL = together(backbone)
+        logp_BL, entropy_BL, mask_BL = together(backbone, prompts=prompts)
         assert entropy_BL is not None
         for row in range(len(COMPLETIONS)):
-            own_logp, own_entropy = alone(backbone, row)
+            own_logp, own_entropy = alone(backbone, row, prompts)
             torch.testing.assert_close(logp_BL[row][mask_BL[row]], own_logp, atol=1e-4, rtol=0)
             torch.testing.assert_close(
                 entropy_BL[row][mask_BL[row]], own_entropy, atol=1e-4, rtol=0
             )
 
 
+@EACH
 def test_gradients_are_those_of_separate_rows(
-    folder_of: Callable[..., Path], architecture: Architecture, way: str
+    folder_of: Callable[..., Path], architecture: Architecture, way: str, prompts: list[list[int]]
 ) -> None:
     backbone = Backbone.load(folder_of(architecture), trainable_full=True)
     backbone.model.train()
@@ -87,10 +97,10 @@ def test_gradients_are_those_of_separate_rows(
         grads = [parameter.grad for parameter in backbone.parameters_of(None)]
         return torch.cat([grad.flatten() for grad in grads if grad is not None])
 
-    logp_BL, entropy_BL, mask_BL = together(backbone)
+    logp_BL, entropy_BL, mask_BL = together(backbone, prompts=prompts)
     assert entropy_BL is not None
     got = gradient(((logp_BL + 0.1 * entropy_BL) * mask_BL).sum())
-    rows = [alone(backbone, row) for row in range(len(COMPLETIONS))]
+    rows = [alone(backbone, row, prompts) for row in range(len(COMPLETIONS))]
     expected = gradient(
         torch.stack([(logp_L + 0.1 * entropy_L).sum() for logp_L, entropy_L in rows]).sum()
     )

@@ -1,8 +1,9 @@
 """Rows of different lengths as tensors: padded, or as one packed row without padding.
 
-A packed row has each prompt once, then every completion:
+A packed row has each prompt once, then every completion. What all prompts begin with, such as a
+system message, stands before them:
 
-    prompt 0 | prompt 1 | completion 0 | completion 1 | completion 2 ...
+    beginning | prompt 0 | prompt 1 | completion 0 | completion 1 | completion 2 ...
 
 All work per token (linear layers, norms, the language head) is done for real tokens only, in one
 pass, and once per prompt, however many completions it has. Only attention needs to know the rows:
@@ -37,6 +38,24 @@ def padded(
     return tokens.to(device), (mask_BL.flip(1) if side == "left" else mask_BL).to(device)
 
 
+WORTH = 0.25
+"""Read the tokens that all prompts begin with once, if this saves so large a share of all tokens of
+prompts: attention to them needs a mask, which is slower."""
+
+
+def common_beginning(prompts_PL: Tensor, mask_PL: Tensor) -> int:
+    """Return how many first tokens of all prompts to read only once; 0 if that is not worth it.
+
+    Every prompt, padded on the left, has at least one token after them.
+    """
+    length_P, width = mask_PL.sum(dim=1), mask_PL.shape[1]
+    at_L = torch.arange(width, device=prompts_PL.device)
+    aligned_PL = prompts_PL.gather(1, ((width - length_P)[:, None] + at_L).clamp(max=width - 1))
+    same_L = (aligned_PL == aligned_PL[:1]).all(dim=0) & (at_L < length_P.min() - 1)
+    count = int(same_L.long().cumprod(0).sum())
+    return count if count * (len(length_P) - 1) >= WORTH * int(length_P.sum()) else 0
+
+
 @dataclass(frozen=True)
 class Block:
     """Rows with the same attention pattern: the places of their queries and keys in the packed row.
@@ -67,41 +86,77 @@ class PackedRow:
     @classmethod
     def of(cls, rows: Rows) -> "PackedRow":
         """Pack `rows`. The last token of a completion is predicted but not read."""
-        prompts_PL, prompt_mask_PL, prompt_of_B = (
-            rows.prompts_PL,
-            rows.prompt_mask_PL,
-            rows.prompt_of_B,
-        )
+        prompts, of_B = _Prompts.of(rows.prompts_PL, rows.prompt_mask_PL), rows.prompt_of_B
         tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
-        length_P = prompt_mask_PL.sum(dim=1)
-        first_P = length_P.cumsum(0) - length_P
-        at_L = torch.arange(prompts_PL.shape[1], device=prompts_PL.device)
-        real_PL = at_L < length_P[:, None]
-        place_PL = torch.where(real_PL, first_P[:, None] + at_L, 0)
-        own = Block(place_PL, place_PL, None, _places(real_PL))
-        tokens, positions = [prompts_PL[prompt_mask_PL]], [at_L.expand_as(real_PL)[real_PL]]
-        ends_BL = (first_P + length_P - 1)[prompt_of_B, None]
-        blocks = [own]
-        read_BL = mask_BL[:, 1:]
+        tokens, at, blocks = [prompts.tokens_N], [prompts.at_N], prompts.blocks
+        ends_BL, read_BL = prompts.last_P[of_B, None], mask_BL[:, 1:]
         if read_BL.any():
             counted_BL = read_BL.flatten().cumsum(0).view(read_BL.shape) - 1
-            place_BL = torch.where(read_BL, length_P.sum() + counted_BL, 0)
-            after_L = torch.arange(read_BL.shape[1], device=prompts_PL.device)
+            place_BL = torch.where(read_BL, len(prompts.tokens_N) + counted_BL, 0)
+            after_L = torch.arange(read_BL.shape[1], device=tokens_BL.device)
             seen_B1LK = torch.cat(
                 [
-                    real_PL[prompt_of_B, None].expand(-1, len(after_L), -1),
+                    prompts.seen_PK[of_B, None].expand(-1, len(after_L), -1),
                     (after_L <= after_L[:, None]).expand(len(read_BL), -1, -1),
                 ],
                 dim=2,
             )[:, None]
-            keys_BK = torch.cat([place_PL[prompt_of_B], place_BL], dim=1)
-            blocks.append(Block(place_BL, keys_BK, seen_B1LK, _places(read_BL)))
+            keys_BK = torch.cat([prompts.place_PK[of_B], place_BL], dim=1)
+            blocks = (*blocks, Block(place_BL, keys_BK, seen_B1LK, _places(read_BL)))
             tokens.append(tokens_BL[:, :-1][read_BL])
-            positions.append((length_P[prompt_of_B, None] + after_L)[read_BL])
+            at.append((prompts.length_P[of_B, None] + after_L)[read_BL])
             ends_BL = torch.cat([ends_BL, place_BL], dim=1)
         ends_BL = ends_BL.expand(-1, mask_BL.shape[1]) if ends_BL.shape[1] == 1 else ends_BL
-        return PackedRow(
-            torch.cat(tokens)[None], torch.cat(positions)[None], tuple(blocks), ends_BL[mask_BL]
+        return PackedRow(torch.cat(tokens)[None], torch.cat(at)[None], blocks, ends_BL[mask_BL])
+
+
+@dataclass(frozen=True)
+class _Prompts:
+    """The prompts at the beginning of a packed row."""
+
+    tokens_N: Tensor
+    at_N: Tensor
+    """int64: the position of each token in its own prompt."""
+    blocks: tuple[Block, ...]
+    length_P: Tensor
+    last_P: Tensor
+    """int64: the place of the last token of each prompt."""
+    place_PK: Tensor
+    """int64: the places of the tokens of each prompt, in their order; 0 for padding."""
+    seen_PK: Tensor
+    """bool: which of them are tokens."""
+
+    @classmethod
+    def of(cls, prompts_PL: Tensor, mask_PL: Tensor) -> "_Prompts":
+        common, device = common_beginning(prompts_PL, mask_PL), prompts_PL.device
+        length_P = mask_PL.sum(dim=1)
+        rest_P = length_P - common
+        first_P = common + rest_P.cumsum(0) - rest_P
+        at_C = torch.arange(common, device=device)
+        at_L = torch.arange(prompts_PL.shape[1] - common, device=device)
+        real_PL = at_L < rest_P[:, None]
+        place_PL = torch.where(real_PL, first_P[:, None] + at_L, 0)
+        place_PK = torch.cat([at_C.expand(len(place_PL), -1), place_PL], dim=1)
+        rest = mask_PL & (positions(mask_PL) >= common)
+        beginning_C = prompts_PL[0][mask_PL[0]][:common]
+        blocks: tuple[Block, ...]
+        if common:
+            seen_LK = torch.arange(place_PK.shape[1], device=device) <= common + at_L[:, None]
+            seen_P1LK = seen_LK.expand(len(place_PL), 1, -1, -1)
+            blocks = (
+                Block(at_C[None], at_C[None], None, at_C),
+                Block(place_PL, place_PK, seen_P1LK, _places(real_PL)),
+            )
+        else:
+            blocks = (Block(place_PL, place_PL, None, _places(real_PL)),)
+        return cls(
+            torch.cat([beginning_C, prompts_PL[rest]]),
+            torch.cat([at_C, common + at_L.expand_as(real_PL)[real_PL]]),
+            blocks,
+            length_P,
+            first_P + rest_P - 1,
+            place_PK,
+            torch.nn.functional.pad(real_PL, (common, 0), value=True),
         )
 
 
