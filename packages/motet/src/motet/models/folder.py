@@ -325,6 +325,8 @@ SAID = tuple(FILTERS)
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 TEMPLATE = 1 << 20
 """Most bytes of a chat template; the largest in use have 20 kB."""
+PACKAGED = "pip:"
+"""Begins the name of an installed Python package whose GGUF file is the model."""
 EXPECTED = "a local folder or a hub name of a causal language model with safetensors weights"
 ModelPart = Literal["config", "tokenizer", "weights"]
 """How much of a model is read; each value includes the ones before it."""
@@ -444,10 +446,14 @@ def _located(source: str | Path, part: ModelPart) -> Path:
     """Return the model's folder; download the files of a hub name.
 
     A folder must have the files that are needed. A string that looks like a path must be a folder;
-    any other string is a hub name.
+    any other string is a hub name, or pip:PACKAGE.
     """
     try:
         folder = Path(source).expanduser()
+        if str(source).startswith(PACKAGED):
+            from motet.models.gguf import in_package  # imports torch
+
+            folder = in_package(str(source).removeprefix(PACKAGED))
         there = look_at(folder)
         if there == "file" and folder.suffix == ".gguf":
             from motet.models.gguf import unpacked  # imports torch

