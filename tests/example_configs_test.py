@@ -27,6 +27,7 @@ CONFIGS = {
         "team.describer.decode=null",
         "team.guesser.decode=null",
     ],
+    "telegram": [word.replace("qwen", "smol") for word in EMBEDDED],
     "tldr_length": [*EMBEDDED, "data.train=null", "train.epochs=null"],
     "tldr": [*EMBEDDED, "train.epochs=null"],
     "arxiv": [*EMBEDDED, "train.epochs=null"],

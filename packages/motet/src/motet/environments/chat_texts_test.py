@@ -18,7 +18,8 @@ from motet_tasks.coding.bug_fix_tiny import TinyBugFix
 from motet_tasks.coding.generation import CodeGeneration
 from motet_tasks.debate.game import Debate
 from motet_tasks.length_ratio import LengthRatio
-from motet_tasks.taboo.game import Taboo
+from motet_tasks.word_games.taboo import Taboo
+from motet_tasks.word_games.telegram import Telegram
 from motet_tasks.writing import WritingEnvironment
 from tests.fixtures.messages import facts
 
@@ -43,6 +44,7 @@ GAMES = {
     "tldr": (WritingEnvironment, {}, "A long post.", ""),
     "length_ratio": (LengthRatio, {}, "Describe a lamp.", ""),
     "taboo": (Taboo, {}, "elephant", "a big animal"),
+    "telegram": (Telegram, {}, "tiger bread / Moon, bread!", "tiger bread / moon shoe"),
 }
 """Name -> its class, options, a text that it reads, and one that it does not."""
 

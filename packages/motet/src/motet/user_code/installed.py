@@ -36,6 +36,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "length_ratio",
             "str_build",
             "taboo",
+            "telegram",
             "writing",
         ),
         "configs": (
@@ -59,6 +60,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "story_length",
             "str_build",
             "taboo",
+            "telegram",
             "tinygsm_debate",
             "tldr",
             "tldr_length",

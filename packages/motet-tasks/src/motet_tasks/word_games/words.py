@@ -1,5 +1,6 @@
-"""Common English nouns in groups, for `Taboo`."""
+"""Common English nouns in groups, and which of them are held out."""
 
+import random
 from collections.abc import Mapping, Sequence
 
 GROUPS: Mapping[str, Sequence[str]] = {
@@ -73,3 +74,23 @@ GROUPS: Mapping[str, Sequence[str]] = {
     }.items()
 }
 """Group -> its words. A word is in one group only."""
+
+NEW_GROUPS = ("music", "vehicles", "water animals")
+"""No word of these groups is in the split `train`."""
+HELD_OUT = 9
+"""Every so many-th word of the other groups is held out for `eval`."""
+
+
+def words_of_splits() -> dict[str, list[tuple[str, str]]]:
+    """Return split -> its words with their groups, always in the same shuffled order.
+
+    eval: words that are not in train, of the same groups. new_groups: all words of three groups, of
+    which train has none.
+    """
+    known = [(word, group) for group, all_ in GROUPS.items() for word in all_]
+    new = [pair for pair in known if pair[1] in NEW_GROUPS]
+    known = [pair for pair in known if pair[1] not in NEW_GROUPS]
+    for pairs in (known, new):
+        random.Random(0).shuffle(pairs)
+    train = [pair for number, pair in enumerate(known) if number % HELD_OUT]
+    return {"train": train, "eval": known[::HELD_OUT], "new_groups": new}

@@ -5,7 +5,6 @@ agents are rewarded if the guess is right. Any instruction-tuned language model 
 demonstrations, and anybody can read what the agents say.
 """
 
-import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,10 @@ from motet.core import Environment, Message, Prompt, Reply, Task, Transition
 from motet.environments.splits import part_of
 from motet.errors import ConfigError, shortened
 from motet.settings import Settings
-from motet_tasks.taboo.words import GROUPS
+from motet_tasks.word_games.words import words_of_splits
 
 DESCRIBER, GUESSER = "describer", "guesser"
 BLANK = "___"
-NEW_GROUPS = ("music", "vehicles", "water animals")
-"""No word of these groups is in the split `train`."""
-HELD_OUT = 9
-"""Every so many-th word of the other groups is held out for `eval`."""
 ENDINGS = ("s", "es", "'s", "ed", "d", "ing", "er", "ers", "y")
 FILLERS = frozenset(
     {
@@ -61,19 +56,11 @@ class Taboo(Environment[Clue]):
         self.options = options
 
     def tasks(self, split: str) -> list[Task]:
-        """Return the words of a split, always the same in the same shuffled order.
-
-        eval: words that are not in train, of the same groups. new_groups: all words of three
-        groups, of which train has none.
-        """
-        known: list[Task] = []
-        new: list[Task] = []
-        for group, words in GROUPS.items():
-            (new if group in NEW_GROUPS else known).extend(Task(w, {"group": group}) for w in words)
-        for tasks in (known, new):
-            random.Random(0).shuffle(tasks)
-        train = [task for number, task in enumerate(known) if number % HELD_OUT]
-        parts = {"train": train, "eval": known[::HELD_OUT], "new_groups": new}
+        """Return the words of a split (`words_of_splits`)."""
+        parts = {
+            name: [Task(word, {"group": group}) for word, group in words]
+            for name, words in words_of_splits().items()
+        }
         return part_of("taboo", parts, split)
 
     async def start(self, task: Task, seed: int) -> Clue:

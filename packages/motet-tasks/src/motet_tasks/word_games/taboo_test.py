@@ -5,8 +5,8 @@ import pytest
 from motet.core import Reply
 from motet.environments.check import check_environment
 from motet.errors import ConfigError
-from motet_tasks.taboo.game import BLANK, Clue, Taboo, blanked, forms, guess_of
-from motet_tasks.taboo.words import GROUPS
+from motet_tasks.word_games.taboo import BLANK, Clue, Taboo, blanked, forms, guess_of
+from motet_tasks.word_games.words import GROUPS
 
 GAME = Taboo(Taboo.Options())
 
