@@ -37,14 +37,14 @@ class Lists:
 class Telegram(Environment[Lists]):
     """Three turns: anna writes, ben writes, both name the common word.
 
-    Both agents get the same reward, at the end only: the share of them that is right. Success is
-    that both are.
+    Both agents get the same rewards: at the end the share of them that is right, and for each
+    telegram `listed_reward` times the share of it that is words of its writer's list, because a
+    small model writes about anything else at first. Success is that both are right at the end.
     """
 
     agents: Sequence[str] = (ANNA, BEN)
     branches = True
     most_turns = 3
-    rewards_at_end = True
 
     class Options(Settings):
         """Options of the telegram environment."""
@@ -53,6 +53,8 @@ class Telegram(Environment[Lists]):
         """Words of each list."""
         telegram_length: int = Field(4, ge=1, le=20)
         """Words of a telegram: it is cut after them."""
+        listed_reward: float = Field(0.2, ge=0.0, le=1.0)
+        """Reward of a telegram that consists of words of its writer's list."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -84,27 +86,28 @@ class Telegram(Environment[Lists]):
 
     def observe(self, state: Lists) -> Mapping[str, Prompt]:
         limit = self.options.telegram_length
-        write = f"Write {{}} a telegram of at most {limit} word{'s' * (limit > 1)}."
-        name = "Now name the word that is on both lists. Answer with that word only."
-        mine = {
-            agent: f"You and {other} have a list of words each. One word is on both lists. Your "
-            f"list: {', '.join(state.lists[agent])}."
+        words = f"{limit} word{'s' * (limit > 1)}"
+        asked = {
+            agent: f"{other} and you have one word in common. Your words: "
+            f"{', '.join(state.lists[agent])}.{{}}\nWrite {words} of yours to {other}."
             for agent, other in ((ANNA, "Ben"), (BEN, "Anna"))
         }
+        first_asked = (Message("user", asked[ANNA].format("")),)
         if not state.telegrams:
-            return {ANNA: (Message("user", f"{mine[ANNA]} {write.format('Ben')}"),)}
+            return {ANNA: first_asked}
         first = state.telegrams[0]
-        read = f'{mine[BEN]} Anna wrote: "{first}". {write.format("Anna")}'
+        second_asked = (Message("user", asked[BEN].format(f'\nAnna wrote: "{first}"')),)
         if len(state.telegrams) == 1:
-            return {BEN: (Message("user", read),)}
+            return {BEN: second_asked}
         second = state.telegrams[1]
+        name = "Which word do you both have? Answer with one word."
         return {
             ANNA: (
-                Message("user", f"{mine[ANNA]} {write.format('Ben')}"),
+                *first_asked,
                 Message("assistant", first),
-                Message("user", f'Ben wrote: "{second}". {name}'),
+                Message("user", f'Ben wrote: "{second}"\n{name}'),
             ),
-            BEN: (Message("user", read), Message("assistant", second), Message("user", name)),
+            BEN: (*second_asked, Message("assistant", second), Message("user", name)),
         }
 
     async def step(self, state: Lists, replies: Mapping[str, Reply], seed: int) -> Transition:
@@ -116,9 +119,11 @@ class Telegram(Environment[Lists]):
                 f"words/{writer}": float(len(said)),
                 f"listed/{writer}": float(len(set(said) & set(state.lists[writer]))),
             }
+            share = min(1.0, figures[f"listed/{writer}"] / self.options.telegram_length)
+            paid = self.options.listed_reward * share
             return Transition(
                 replace(state, telegrams=(*state.telegrams, text)),
-                dict.fromkeys(self.agents, 0.0),
+                dict.fromkeys(self.agents, paid),
                 False,
                 figures,
             )

@@ -77,16 +77,21 @@ def test_each_reads_its_own_list_and_the_telegrams_and_no_more():
     assert last["ben"][:2] == [("user", read), ("assistant", "piano")]
 
 
-def test_both_are_paid_at_the_end_for_the_share_that_is_right():
+def test_both_are_paid_for_listed_words_and_at_the_end_for_the_share_that_is_right():
     first, second, last = played("tiger, bread", "hello piano", "It is a Piano.", "shoe")
     assert first.metrics == {"words/anna": 2.0, "listed/anna": 2.0}
     assert second.metrics == {"words/ben": 2.0, "listed/ben": 1.0}
-    for early in (first, second):
-        assert (set(early.rewards.values()), early.done) == ({0.0}, False)
+    assert first.rewards == pytest.approx({"anna": 0.1, "ben": 0.1}), "two words of four"
+    assert second.rewards == pytest.approx({"anna": 0.05, "ben": 0.05})
+    assert not first.done
+    assert not second.done
     assert last.rewards == {"anna": 0.5, "ben": 0.5}
     assert last.metrics == {"named/anna": 1.0, "named/ben": 0.0}
     assert (last.done, last.success) == (True, 0.0)
     assert played("", "", "piano", "piano")[-1].success == 1.0
+    assert played("tiger tiger tiger bread", "", "", "")[0].rewards["anna"] == pytest.approx(0.1)
+    unpaid = Telegram(Telegram.Options(listed_reward=0.0))
+    assert set(played("tiger", "moon", "piano", "", unpaid)[0].rewards.values()) == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -112,4 +117,4 @@ def test_shorter_telegrams_are_asked_for_and_cut():
     start = asyncio.run(short.start(short.tasks("eval")[0], 0))
     (asked,) = short.observe(start)["anna"]
     assert isinstance(asked, Message)
-    assert "at most 1 word." in asked.content
+    assert "Write 1 word of yours to Ben." in asked.content
