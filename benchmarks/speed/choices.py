@@ -23,6 +23,7 @@ from record import machine
 from transformers import StaticCache
 from transformers.cache_utils import Cache
 
+import motet.models.attention as attention
 import motet.models.decode as decoding
 from motet.models.attention import give_room, share_prompts
 from motet.models.backbone import Backbone
@@ -57,7 +58,9 @@ class Choice:
 def main() -> None:
     torch.set_num_threads(THREADS)
     found = []
-    for choices in (packed_weights(), adapters(), shared_prompts(), compiled()):
+    for choices in (
+        packed_weights(), adapters(), shared_prompts(), gradients(), compiled(),
+    ):  # fmt: skip
         for choice in choices:
             found.append(choice)
             print(" | ".join(cells(choice)), flush=True)
@@ -169,6 +172,37 @@ def shared_prompts() -> Iterator[Choice]:
         where = f"{prompts} of {length} tokens, 8 answers each: {copied:,} not copied"
         taken = "first" if copied >= SHARED else "second"
         yield Choice("shared prompts : copied prompts", where, taken, *in_turns(*ways))
+
+
+def gradients() -> Iterator[Choice]:
+    """Attention of a model in bfloat16, forward and backward, with nine heads on three keys."""
+    for rows, queries, keys in (
+        (80, 3, 40),
+        (40, 12, 37),
+        (8, 200, 200),
+        (64, 96, 296),
+        (2, 1024, 1024),
+    ):
+        parts = [
+            torch.randn(rows, heads, length, 64, dtype=torch.bfloat16, requires_grad=True)
+            for heads, length in ((9, queries), (3, keys), (3, keys))
+        ]
+        seen_LK = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+        mask = None if queries == keys else seen_LK.expand(rows, 1, -1, -1)
+
+        def learned(widened: int, parts: list[torch.Tensor], mask: torch.Tensor | None) -> None:
+            attention.WIDENED = widened
+            attention._fused(*parts, mask, 0.125).sum().backward()
+
+        usual = attention.WIDENED
+        ways = [partial(learned, widened, parts, mask) for widened in (10**9, 0)]
+        yield Choice(
+            "gradient of attention in float32 : in bfloat16",
+            f"{rows} rows, {queries} queries, {keys} keys",
+            "first" if keys <= usual else "second",
+            *in_turns(*ways),
+        )
+        attention.WIDENED = usual
 
 
 @torch.inference_mode()

@@ -139,6 +139,9 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
             folded, key, value, attn_mask=mask, scale=scale
         )
         return out.reshape(rows, heads, 1, -1)
+    if _learns_faster_in_float32(query, key):
+        wide = _fused(query.float(), key.float(), value.float(), mask, scale)
+        return wide.to(query.dtype)
     if not devices.is_cpu(query.device) and mask is not None and query.shape[1] != key.shape[1]:
         # With a mask, only the slow kernel accepts grouped heads.
         each = query.shape[1] // key.shape[1]
@@ -151,6 +154,24 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
         scale=scale,
         is_causal=causal,
         enable_gqa=query.shape[1] != key.shape[1],
+    )
+
+
+WIDENED = 512
+"""The most keys of a row whose attention a CPU learns faster in float32 (docs/performance.md)."""
+
+
+def _learns_faster_in_float32(query: Tensor, key: Tensor) -> bool:
+    """Whether the gradient of attention is computed in float32 although the model is not.
+
+    A CPU's kernel for the gradient in bfloat16 takes up to seven times as long for short rows.
+    """
+    return (
+        query.requires_grad
+        and torch.is_grad_enabled()
+        and query.dtype != torch.float32
+        and key.shape[2] <= WIDENED
+        and devices.is_cpu(query.device)
     )
 
 

@@ -51,6 +51,19 @@ def test_values_and_gradients_are_those_of_the_formula(
         torch.testing.assert_close(got / scale, expected / scale, atol=tolerance, rtol=0)
 
 
+@pytest.mark.parametrize(("keys", "wide"), [(7, True), (512, True), (513, False)])
+def test_gradients_of_short_rows_are_computed_in_float32(keys: int, wide: bool) -> None:
+    draw = torch.Generator().manual_seed(0)
+    parts = [torch.randn((2, 2, length, 8), generator=draw) for length in (5, keys, keys)]
+    seen = torch.ones(5, keys, dtype=torch.bool).tril(keys - 5).expand(2, 1, -1, -1)
+    grads = []
+    for dtype in (torch.bfloat16, torch.float32):
+        leaves = [part.bfloat16().to(dtype).requires_grad_() for part in parts]
+        attend(Layer(), *leaves, seen)[0].to(torch.bfloat16).sum().backward()
+        grads.append([leaf.grad.bfloat16() for leaf in leaves])
+    assert all(map(torch.equal, *grads)) == wide
+
+
 def test_a_query_that_may_see_nothing_is_finite_garbage_and_sends_no_gradient_that_is_not() -> None:
     parts = [torch.randn(1, 2, 3, 4, requires_grad=True) for _ in range(3)]
     seen = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril()
