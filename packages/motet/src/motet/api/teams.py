@@ -64,7 +64,7 @@ def train_team(
         reward: a function `(row, texts)` that returns a number, a number per agent, or a
             `motet.Score`. `texts` is {agent: what it wrote}. It is called after every turn.
         model: a model of the hub, a folder, a GGUF file or pip:PACKAGE, on which every agent trains
-            an adapter; or "embedded" for a tiny model with random weights.
+            an adapter, in bfloat16 where this machine has instructions for it; or "embedded" for a tiny model with random weights.
         turns: how often every agent writes.
         feedback: a function `(row, texts)` that returns what the agents are asked at the next turn:
             a string, or one per agent.
@@ -117,7 +117,7 @@ def team_config(
     }
     embedded = str(model) == EMBEDDED
     base = {"embedded": {"context": 2048, "initializer_range": 0.1}} if embedded else {
-        "path": str(model)
+        "path": str(model), "dtype": _fastest_dtype()
     }  # fmt: skip
     policy = {"model": "base", "train": "full" if embedded else "lora"}
     plain = {
@@ -130,11 +130,18 @@ def team_config(
         "decode": {"max_new_tokens": 32 if embedded else 256},
         "rollout": {"samples": [8] + [1] * (turns - 1)},
         "algorithm": {"name": "marloo"},
-        "optimizer": {"learning_rate": 2e-3 if embedded else 2e-5, "schedule": "linear"},
+        "optimizer": {"learning_rate": 2e-3 if embedded else 1e-4, "schedule": "linear"},
         # Random weights have nothing to lose by a long step.
         "train": {"steps": steps, **({"max_step_kl": None} if embedded else {})},
     }
     return make_config(plain, overrides)
+
+
+def _fastest_dtype() -> str:
+    """Return bfloat16 if this machine has instructions for it."""
+    from motet.models import devices  # imports torch
+
+    return "bfloat16" if devices.computes_bfloat16(devices.resolve_device("auto")) else "float32"
 
 
 def _rows(rows: RowsLike, what: str) -> list[dict[str, Any]]:

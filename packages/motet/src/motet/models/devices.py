@@ -6,6 +6,7 @@ All calls of `torch.cuda` are in this module, so that tests can replace them. Ca
 
 import ctypes
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,20 @@ def cuda_computes_bfloat16(device: torch.device) -> bool:
     """Test whether the device computes bfloat16 in hardware."""
     with torch.cuda.device(device):
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def computes_bfloat16(device: torch.device) -> bool:
+    """Test whether products in bfloat16 are faster than in float32: the device has instructions."""
+    if device.type == "cuda":
+        return cuda_computes_bfloat16(device)
+    has = cpu_capabilities() if is_cpu(device) else {}
+    return any(has.get(name) for name in ("avx512_bf16", "amx_bf16", "arm_bf16"))
+
+
+def cpu_capabilities() -> Mapping[str, object]:
+    """Return the instructions that this CPU has; empty if this PyTorch does not tell."""
+    tell = getattr(torch.cpu, "get_capabilities", dict)
+    return dict(tell())
 
 
 def cuda_memory(device: torch.device) -> CudaMemory:

@@ -138,6 +138,33 @@ def test_of_mps_nothing_is_asked_that_cuda_alone_can_say(monkeypatch: pytest.Mon
         raise torch.OutOfMemoryError("MPS backend out of memory")
 
 
+@pytest.mark.parametrize(
+    ("has", "computes"),
+    [
+        ({"avx512_f": True, "avx512_bf16": True}, True),
+        ({"amx_bf16": True}, True),
+        ({"avx512_f": True, "avx512_bf16": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_cpu_computes_bfloat16_where_it_has_instructions_for_it(
+    monkeypatch: pytest.MonkeyPatch, has: dict[str, bool], computes: bool
+) -> None:
+    monkeypatch.setattr(devices, "cpu_capabilities", lambda: has)
+    assert devices.computes_bfloat16(torch.device("cpu")) is computes
+    assert not devices.computes_bfloat16(torch.device("mps"))
+    monkeypatch.setattr(devices, "cuda_computes_bfloat16", lambda device: not computes)
+    assert devices.computes_bfloat16(FIRST) is not computes
+
+
+def test_what_a_cpu_can_do_is_asked_of_pytorch() -> None:
+    found = devices.cpu_capabilities()
+    assert all(isinstance(name, str) for name in found)
+    flags = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
+    if "avx512_bf16" in found:
+        assert found["avx512_bf16"] == ("avx512_bf16" in flags)
+
+
 # -------------------------------------------------------------------------------- the ways of a GPU
 
 
