@@ -64,7 +64,8 @@ def train_team(
         reward: a function `(row, texts)` that returns a number, a number per agent, or a
             `motet.Score`. `texts` is {agent: what it wrote}. It is called after every turn.
         model: a model of the hub, a folder, a GGUF file or pip:PACKAGE, on which every agent trains
-            an adapter, in bfloat16 where this machine has instructions for it; or "embedded" for a tiny model with random weights.
+            an adapter, in bfloat16 where this machine has instructions for it; or "embedded" for a
+            tiny model with random weights.
         turns: how often every agent writes.
         feedback: a function `(row, texts)` that returns what the agents are asked at the next turn:
             a string, or one per agent.

@@ -150,7 +150,9 @@ class _DecodeBatch:
         device = backbone.device
         prompts_PL, mask_PL = padded(prompts, backbone.pad_id, "left", device)
         of_B = torch.tensor([request.prompt for request in requests], device=device)
-        prompts_PL, mask_PL, logits_P1V, cache = _read(backbone, prompts_PL, mask_PL, adapters, mix)
+        prompts_PL, mask_PL, logits_P1V, cache = _read_prompts(
+            backbone, prompts_PL, mask_PL, adapters, mix
+        )
         copied = prompts_PL.shape[1] * (len(requests) - len(prompts))
         self._shared = backbone.shares_prompts and copied >= SHARED
         if self._shared:
@@ -195,36 +197,34 @@ class _DecodeBatch:
         self._mix.rows(self._adapters)
 
 
-def _read(
+def _read_prompts(
     backbone: Backbone, prompts_PL: Tensor, mask_PL: Tensor, adapters: Sequence[str], mix: Mix
 ) -> tuple[Tensor, Tensor, Tensor, Cache]:
-    """Read every prompt; return the prompts, their mask, the logits after each and the cache.
+    """Read every prompt once: return the prompts, their mask, the logits after each, the cache.
 
-    What all prompts begin with is read once for each adapter. Then the padding is between it and
-    the rest of a prompt.
+    What all prompts begin with is read once for each adapter. Their padding is then between it and
+    the rest of each prompt.
     """
     common = common_beginning(prompts_PL, mask_PL) if backbone.packs_sequences else 0
     if not common:
         mix.rows(adapters)
         return prompts_PL, mask_PL, *backbone.logits(prompts_PL, mask_PL, positions(mask_PL), 1)
+    beginning_C = prompts_PL[0][mask_PL[0]][:common]
     different = list(dict.fromkeys(adapters))
-    first_1C = prompts_PL[0][mask_PL[0]][None, :common]
-    seen_1C = torch.ones_like(first_1C, dtype=torch.bool)
+    read_AC = beginning_C.expand(max(1, len(different)), -1)
+    seen_AC = torch.ones_like(read_AC, dtype=torch.bool)
     mix.rows(different)
-    once = first_1C.expand(max(1, len(different)), -1)
-    seen = seen_1C.expand_as(once)
-    cache = backbone.hidden(once, seen, positions(seen), use_cache=True)[1]
-    rows = [different.index(name) for name in adapters] or [0] * len(prompts_PL)
-    cache.batch_select_indices(torch.tensor(rows, device=backbone.device))
-    own_PL = positions(mask_PL) >= common
-    width = int((mask_PL & own_PL).sum(dim=1).max())
-    rest_PL = (mask_PL & own_PL)[:, -width:]
-    mask_PL = torch.cat([seen_1C.expand(len(rest_PL), -1), rest_PL], dim=1)
-    prompts_PL = torch.cat([first_1C.expand(len(rest_PL), -1), prompts_PL[:, -width:]], dim=1)
+    _, cache = backbone.hidden(read_AC, seen_AC, positions(seen_AC), use_cache=True)
+    row_P = [different.index(name) for name in adapters] or [0] * len(prompts_PL)
+    cache.batch_select_indices(torch.tensor(row_P, device=backbone.device))
+    rest_PL = mask_PL & (positions(mask_PL) >= common)
+    width = int(rest_PL.sum(dim=1).max())
+    beginning_PC = beginning_C.expand(len(prompts_PL), -1)
+    prompts_PL = torch.cat([beginning_PC, prompts_PL[:, -width:]], dim=1)
+    mask_PL = torch.nn.functional.pad(rest_PL[:, -width:], (common, 0), value=True)
+    at_PL = positions(mask_PL)[:, common:]
     mix.rows(adapters)
-    logits_P1V, cache = backbone.logits(
-        prompts_PL[:, common:], mask_PL, positions(mask_PL)[:, common:], 1, cache
-    )
+    logits_P1V, cache = backbone.logits(prompts_PL[:, common:], mask_PL, at_PL, 1, cache)
     return prompts_PL, mask_PL, logits_P1V, cache
 
 
