@@ -309,7 +309,7 @@ PARTS = {
 }
 
 
-def main(parts: Mapping[str, Part], page: Path) -> None:
+def main(parts: Mapping[str, Part], page: Path, command: str = "make results") -> None:
     """Write all tables of the page, or only print those named on the command line."""
     names = sys.argv[1:] or list(parts)
     unknown = [name for name in names if name not in parts]
@@ -326,23 +326,23 @@ def main(parts: Mapping[str, Part], page: Path) -> None:
         for name in names:
             print(f"\n{parts[name].of()}")
     else:
-        page.write_text(filled(page.read_text(), parts))
+        page.write_text(filled(page.read_text(), parts, command))
         print(f"wrote docs/{page.name}")
 
 
-def filled(page: str, parts: Mapping[str, Part]) -> str:
+def filled(page: str, parts: Mapping[str, Part], command: str = "make results") -> str:
     """Return the page with new measured parts. The text around them stays.
 
     Raises: ValueError if a part has no marks in the page.
     """
     for name, part in parts.items():
-        page = replaced(page, part.of(), *marks(name))
+        page = replaced(page, part.of(), *marks(name, command))
     return page
 
 
-def marks(name: str) -> tuple[str, str]:
+def marks(name: str, command: str) -> tuple[str, str]:
     """Return the comments before and after a measured part of the page."""
-    return f"<!-- measured: `make results` writes {name} -->", f"<!-- /{name} -->"
+    return f"<!-- measured: `{command}` writes {name} -->", f"<!-- /{name} -->"
 
 
 if __name__ == "__main__":

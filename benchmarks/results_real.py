@@ -143,4 +143,4 @@ PARTS = {
 }
 
 if __name__ == "__main__":
-    results.main(PARTS, PAGE)
+    results.main(PARTS, PAGE, "make results-real")
