@@ -41,6 +41,7 @@ def trained(
         "report.tensorboard=false", "threads=1", "train.tasks_per_step=2",
         f"rollout.samples={json.dumps([samples] + [1] * (turns - 1))}",
         f"decode.max_new_tokens={tokens}", "optimizer.learning_rate=0.01", "models.base.device=cpu",
+        "models.base.dtype=float32",
         *lora,
     ]  # fmt: skip
     heldout = more.pop("heldout", rows[:1] if isinstance(rows, list) else None)

@@ -19,7 +19,7 @@ SHARES = frozenset(
         "declined", "kept_right", "kept_wrong", "corrected", "spoiled", "persuaded", "misled",
         "clip_fraction", "frac_return_zero_std", "groups_failed", "groups_solved",
         "importance_clipped", "truncated_critic_inputs", "preference_accuracy",
-        "step_scaled", "auc", "ece", "right",
+        "step_scaled", "skipped", "auc", "ece", "right",
     }
 )  # fmt: skip
 """Parts of the names of metrics that are between 0 and 1 (docs/metrics.md: unit share)."""

@@ -86,13 +86,15 @@ class PackedRow:
     @classmethod
     def of(cls, rows: Rows) -> "PackedRow":
         """Pack `rows`. The last token of a completion is predicted but not read."""
-        prompts, of_B = _Prompts.of(rows.prompts_PL, rows.prompt_mask_PL), rows.prompt_of_B
+        prompts, of_B = _PromptPlaces.of(rows.prompts_PL, rows.prompt_mask_PL), rows.prompt_of_B
         tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
-        tokens, at, blocks = [prompts.tokens_N], [prompts.at_N], prompts.blocks
+        beginning_C = rows.prompts_PL[0][rows.prompt_mask_PL[0]][: prompts.common]
+        tokens = [beginning_C, rows.prompts_PL[prompts.rest_PL]]
+        at, blocks = [prompts.at_N], prompts.blocks
         ends_BL, read_BL = prompts.last_P[of_B, None], mask_BL[:, 1:]
         if read_BL.any():
             counted_BL = read_BL.flatten().cumsum(0).view(read_BL.shape) - 1
-            place_BL = torch.where(read_BL, len(prompts.tokens_N) + counted_BL, 0)
+            place_BL = torch.where(read_BL, len(prompts.at_N) + counted_BL, 0)
             after_L = torch.arange(read_BL.shape[1], device=tokens_BL.device)
             seen_B1LK = torch.cat(
                 [
@@ -111,12 +113,15 @@ class PackedRow:
 
 
 @dataclass(frozen=True)
-class _Prompts:
-    """The prompts at the beginning of a packed row."""
+class _PromptPlaces:
+    """Where the prompts lie in a packed row: first what all begin with, then the rest of each."""
 
-    tokens_N: Tensor
+    common: int
+    """How many tokens all begin with, which stand once."""
+    rest_PL: Tensor
+    """bool: the tokens after them."""
     at_N: Tensor
-    """int64: the position of each token in its own prompt."""
+    """int64: the position of each token of the packed row in its own prompt."""
     blocks: tuple[Block, ...]
     length_P: Tensor
     last_P: Tensor
@@ -127,7 +132,7 @@ class _Prompts:
     """bool: which of them are tokens."""
 
     @classmethod
-    def of(cls, prompts_PL: Tensor, mask_PL: Tensor) -> "_Prompts":
+    def of(cls, prompts_PL: Tensor, mask_PL: Tensor) -> "_PromptPlaces":
         common, device = common_beginning(prompts_PL, mask_PL), prompts_PL.device
         length_P = mask_PL.sum(dim=1)
         rest_P = length_P - common
@@ -137,8 +142,6 @@ class _Prompts:
         real_PL = at_L < rest_P[:, None]
         place_PL = torch.where(real_PL, first_P[:, None] + at_L, 0)
         place_PK = torch.cat([at_C.expand(len(place_PL), -1), place_PL], dim=1)
-        rest = mask_PL & (positions(mask_PL) >= common)
-        beginning_C = prompts_PL[0][mask_PL[0]][:common]
         blocks: tuple[Block, ...]
         if common:
             seen_LK = torch.arange(place_PK.shape[1], device=device) <= common + at_L[:, None]
@@ -150,7 +153,8 @@ class _Prompts:
         else:
             blocks = (Block(place_PL, place_PL, None, _places(real_PL)),)
         return cls(
-            torch.cat([beginning_C, prompts_PL[rest]]),
+            common,
+            mask_PL & (positions(mask_PL) >= common),
             torch.cat([at_C, common + at_L.expand_as(real_PL)[real_PL]]),
             blocks,
             length_P,
