@@ -28,7 +28,10 @@ quickstart: install  ## warm up a tiny model, train two agents to write a progra
 
 real: install  ## a pretrained model: two SmolLM2-135M learn to play Taboo in English
 	$(MOTET) train taboo --overwrite
-	$(MOTET) play $(RUNS)/taboo
+	for word in soldier butterfly; do \
+		$(MOTET) episodes $(RUNS)/taboo --evaluation --step 0 --task $$word; \
+		$(MOTET) episodes $(RUNS)/taboo --evaluation --task $$word; \
+	done
 
 # Every process of the tests imports all of them. Python keeps them compiled, also where the
 # environment says not to: that is half of the time before the first test.

