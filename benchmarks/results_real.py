@@ -119,7 +119,7 @@ def _words(file: Path) -> float:
 
 
 def samples() -> str:
-    """Four held-out words of seed 0, before and after training: the first description and guess."""
+    """Eight held-out words of seed 0, before and after: the first description and guess."""
     lines = ["| word | before | after |", "|---|---|---|"]
     games: list[dict[str, str]] = []
     for file in _evaluations(TABOO.folder(0)):
@@ -127,8 +127,8 @@ def samples() -> str:
         for episode in read_episodes(file).episodes:
             assert episode.root is not None
             rounds = [round_ for _, round_ in walk(episode.root)]
-            clue = rounds[0].samples["describer"][0].text.strip().replace("\n", " ")
-            guess = rounds[1].samples["guesser"][0].text.strip().replace("\n", " ")
+            said = rounds[0].samples["describer"][0].text, rounds[1].samples["guesser"][0].text
+            clue, guess = (" ".join(text.split()).replace("|", "/") for text in said)
             games[-1][episode.task.id] = f"{clue} → *{guess}*"
     lines += [f"| {word} | {games[0][word]} | {games[1][word]} |" for word in list(games[0])[:8]]
     return "\n".join(lines)

@@ -1,6 +1,5 @@
 """A pretrained model from a Python package: Taboo for two steps, saved, exported and served."""
 
-import json
 import re
 from importlib.util import find_spec
 
@@ -13,7 +12,7 @@ import motet_serve
 from motet.models.gguf import in_package, unpacked
 from motet.trainer.alarms import MISMATCH
 from tests.served_team import Command
-from tests.small_runs import episodes, steps, summary
+from tests.small_runs import episodes, recorded, steps, summary
 
 pytestmark = [
     pytest.mark.wide,
@@ -41,7 +40,6 @@ def test_sampling_and_training_agree_to_the_precision_of_the_dtype(place):
     assert len(rows) == 2
     for row in rows:
         assert 0.0 < row["learn/sampling_logp_difference"] < MISMATCH["bfloat16"]
-        assert row["learn/grad_norm/describer"] >= 0.0
     assert summary(place / "taboo")["heldout"]["after"]["faults"] == 0
 
 
@@ -78,7 +76,7 @@ def test_the_exported_team_plays_as_before_and_answers_over_http(place):
     own, exported = (
         motet.evaluate(place / name, ["threads=1"], show="silent") for name in ("taboo", "exported")
     )
-    assert own.success == exported.success
+    assert recorded(own) == recorded(exported)
     server = Command("serve", str(place / "exported"), "--port", "0", serves=False)
     try:
         line = server.process.stdout.readline()
@@ -93,6 +91,3 @@ def test_the_exported_team_plays_as_before_and_answers_over_http(place):
     assert re.search(r"[a-z]{2,}", answer.choices[0].message.content, re.IGNORECASE)
     assert "→" in answer.choices[0].message.content
     assert code == 0, complaints
-    assert json.loads(
-        (place / "exported" / "policies" / "describer" / "adapter_config.json").read_text()
-    )

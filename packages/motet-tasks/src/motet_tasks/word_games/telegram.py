@@ -2,8 +2,9 @@
 
 `anna` and `ben` have a list of words each, and one word is in both lists. Anna writes a telegram,
 Ben answers with one, and then each of them names the common word. A telegram is cut after a few
-words, fewer than a list has. So the first must choose what to send, the second must find what is in
-both, and both must read what the other means. Nothing says how: that is for the team to find.
+words, by default fewer than a list has. So the first must choose what to send, the second must find
+what is in both, and both must read what the other means. Nothing says how: that is for the team to
+find.
 """
 
 import random

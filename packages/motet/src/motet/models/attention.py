@@ -164,7 +164,7 @@ WIDENED = 512
 def _learns_faster_in_float32(query: Tensor, key: Tensor) -> bool:
     """Whether the gradient of attention is computed in float32 although the model is not.
 
-    A CPU's kernel for the gradient in bfloat16 takes up to seven times as long for short rows.
+    A CPU's kernel for the gradient in bfloat16 takes up to four times as long for short rows.
     """
     return (
         query.requires_grad
