@@ -39,7 +39,7 @@ class Clue:
 
 
 class Taboo(Environment[Clue]):
-    """Two turns. Both agents get the same reward, at the end only: 1 if the guess is right."""
+    """Two turns. Both agents get the same reward, at the end only: at most 1, if the guess is right."""
 
     agents: Sequence[str] = (DESCRIBER, GUESSER)
     branches = True
@@ -51,6 +51,9 @@ class Taboo(Environment[Clue]):
 
         leak_penalty: float = Field(0.0, ge=0.0, le=1.0)
         """Subtracted from the reward if the description says the word."""
+        word_cost: float = Field(0.0, ge=0.0, le=0.05)
+        """Subtracted from the reward of a right guess for each word of the description and of the
+        guess: a team that is right in few words earns more."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -82,8 +85,16 @@ class Taboo(Environment[Clue]):
                 Clue(state.word, clue), dict.fromkeys(self.agents, 0.0), False, figures
             )
         right = float(guess_of(replies[GUESSER].text) in forms(state.word))
-        reward = right - self.options.leak_penalty * (BLANK in state.text)
-        return Transition(state, dict.fromkeys(self.agents, reward), True, success=right)
+        guessed = len(replies[GUESSER].text.split())
+        cost = min(1.0, self.options.word_cost * (len(state.text.split()) + guessed))
+        reward = right * (1.0 - cost) - self.options.leak_penalty * (BLANK in state.text)
+        return Transition(
+            state,
+            dict.fromkeys(self.agents, reward),
+            True,
+            {"guess_words": float(guessed)},
+            success=right,
+        )
 
     # ------------------------------------------------------------ chat
 

@@ -69,6 +69,22 @@ def test_a_description_that_says_the_word_costs_its_penalty():
 
 
 @pytest.mark.parametrize(
+    ("description", "guess", "reward"),
+    [
+        ("A big gray animal.", "Elephant", 1 - 0.05 * (4 + 1)),
+        ("A big gray animal.", "It's an elephant.", 1 - 0.05 * (4 + 3)),
+        ("A big gray animal.", "A whale", 0.0),
+        ("big " * 30, "Elephant", 0.0),
+    ],
+)
+def test_words_cost_a_right_guess_a_part_of_its_reward(description, guess, reward):
+    brief = Taboo(Taboo.Options(word_cost=0.05))
+    _, last = played(brief, "elephant", description, guess)
+    assert last.rewards["describer"] == last.rewards["guesser"] == pytest.approx(reward)
+    assert last.metrics == {"guess_words": len(guess.split())}
+
+
+@pytest.mark.parametrize(
     ("word", "text", "covered"),
     [
         ("cherry", "Cherries are red.", f"{BLANK} are red."),
