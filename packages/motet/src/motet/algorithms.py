@@ -327,9 +327,15 @@ def _comparing(group: GroupCredit) -> str:
 
 
 def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
-    """Return warnings about combinations that are allowed but bias the gradient."""
+    """Return warnings about combinations that are allowed but bias the gradient or drown it."""
     found = []
     group = algorithm.group or GroupCredit()
+    if algorithm.kl and algorithm.kl.kind == "reward" and group.scale == "std":
+        found.append(
+            "algorithm.credit.scale std with kl.kind reward: a group whose rewards are equal is "
+            "compared by its KL alone, and that is divided by its small deviation. Use kl.kind "
+            "loss, or scale: none"
+        )
     rounds = plan.rounds(agents) if group.group_by == "task" else (1,) * len(plan.samples)
     groups = [count * each for count, each in zip(rounds, plan.samples, strict=True)]
     if group.baseline == "group_mean" and len(set(groups)) > 1:

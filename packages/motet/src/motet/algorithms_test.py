@@ -52,6 +52,16 @@ def test_where_returns_are_of_their_own_turn_nothing_is_lent_to_pruned_actions()
     assert cautions(own.model_copy(update={"pruned": "sibling_mean"}), plan, 2) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "scale", "warned"),
+    [("reward", "std", True), ("reward", "none", False), ("loss", "std", False)],
+)
+def test_a_kl_that_the_deviation_of_equal_rewards_blows_up_is_warned_of(kind, scale, warned):
+    settings = {"kl": {"kind": kind, "coefficient": 0.01}, "credit": {"scale": scale}}
+    found = cautions(resolve("magrpo", settings), Plan(samples=(4, 4)), 2)
+    assert ["kl.kind reward" in line for line in found] == [True] * warned
+
+
 def test_a_stopped_weight_needs_a_reward_that_stops():
     weighed = resolve("magrpo", {"stopped_weight": 2.0})
     with pytest.raises(ConfigError, match=facts("stopped_weight 2.0 … turns … reward ends")):
