@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results results-real bench-peers bench-real bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results results-real bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -100,6 +100,9 @@ bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour o
 
 bench-real: install  ## models of half a billion weights and more, beside TRL and comlrl, at most 40 minutes on two quiet cores
 	$(VENV)/bin/python benchmarks/real_size.py
+
+bench-real-model: install  ## a pretrained model of 135 million weights, beside TRL, about 20 minutes on two quiet cores
+	$(VENV)/bin/python benchmarks/real_model.py
 
 bench-memory: install  ## the memory estimate beside the measured peaks, in a minute (docs/performance.md)
 	$(VENV)/bin/python benchmarks/memory.py

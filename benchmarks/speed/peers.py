@@ -25,9 +25,13 @@ SAY = (
 )
 
 
+OWN = ("motet", "config")
+"""The sides that are Motet."""
+
+
 def python_of(program: str) -> Path:
     """Return the interpreter that runs `program`; for Motet this is the current one."""
-    return Path(sys.executable) if program == "motet" else FOLDER / program / "bin" / "python"
+    return Path(sys.executable) if program in OWN else FOLDER / program / "bin" / "python"
 
 
 def own() -> dict[str, str]:

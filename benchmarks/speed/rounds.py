@@ -67,7 +67,7 @@ class Running:
         environment.pop("PYTHONPATH", None)
         # if there were several, TRL would use all of them
         environment.setdefault("CUDA_VISIBLE_DEVICES", "0")
-        if side.program == "motet":
+        if side.program in peers.OWN:
             environment["PYTHONPATH"] = str(peers.ROOT)
         program = HERE / f"side_{side.program}.py"
         command = [str(peers.python_of(side.program)), str(program), json.dumps(asdict(side.job))]

@@ -1,6 +1,7 @@
 """One step of TRL 1.16's GRPO with one agent: a rollout of every prompt, then its update.
 
-Runs in its own virtual environment.
+Runs in its own virtual environment. `settings` of the job: `prompts`, texts of a user in place of
+the prompts of the common work. A model that was trained ends its answers itself.
 """
 
 import tempfile
@@ -76,13 +77,23 @@ def main() -> None:
         adapter = LoraConfig(
             r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM"
         )
+    given = (job.settings or {}).get("prompts")
+    chats = [[{"role": "user", "content": text}] for text in given or ()]
+
+    def rewards(completions, completion_ids, **_):
+        pace.told["tokens"] = sum(map(len, completion_ids))
+        texts = completions if given is None else [said[0]["content"] for said in completions]
+        return [reward([text]) for text in texts]
+
     trainer = Paced(
         model=AutoModelForCausalLM.from_pretrained(job.model, dtype=dtype),
-        processing_class=AutoTokenizer.from_pretrained(job.model),
-        reward_funcs=lambda completions, **_: [reward([text]) for text in completions],
+        processing_class=AutoTokenizer.from_pretrained(job.model, padding_side="left"),
+        reward_funcs=rewards,
         args=arguments,
         peft_config=adapter,
-        train_dataset=Dataset.from_list([{"prompt": prompt(n, job.read)} for n in range(512)]),
+        train_dataset=Dataset.from_list(
+            [{"prompt": one} for one in chats or (prompt(n, job.read) for n in range(512))]
+        ),
         callbacks=[Mark(pace)],
     )
     trainer.pace = pace

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from pace import Job
 
-Program = Literal["motet", "comlrl", "trl"]
+Program = Literal["motet", "config", "comlrl", "trl"]
 
-LABELS: dict[Program, str] = {"motet": "Motet", "comlrl": "comlrl", "trl": "TRL"}
+LABELS: dict[Program, str] = {"motet": "Motet", "config": "Motet", "comlrl": "comlrl", "trl": "TRL"}
 DTYPES: dict[Program, tuple[str, ...]] = {
     "motet": ("float32", "bfloat16"),
+    "config": ("bfloat16",),
     "comlrl": ("float32", "bfloat16"),
     "trl": ("float32", "bfloat16", "autocast"),
 }
