@@ -1,15 +1,13 @@
 """`train.max_step_kl` bounds what a training step changes, in every way of learning."""
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-import torch
 
 import motet
-from motet.batch import pack
 from motet.core import Completion, SampleId, TrainSample
+from motet.trainer import step_bound
 from motet.trainer.step_bound import FIRST, MOST, Probe, chosen, distance
 from tests.small_runs import LORA, run_config, steps, weights
 
@@ -80,55 +78,41 @@ def test_the_rate_falls_after_a_step_that_was_scaled_back(tmp_path):
     assert second["learn/learning_rate/p"] == pytest.approx(0.3 / 1.5)
 
 
-class Moved:
-    """A learner whose completions have become more or less likely."""
-
-    def __init__(self, by):
-        self.by = by
-
-    async def logprobs(self, batch):
-        return torch.tensor([[-3.0 + self.by[id.agent, id.index]] for id in batch.ids])
+def probe_of(before):
+    """Return a probe of completions of the agents, and their ids: (agent, turn, index) -> nats."""
+    ids = {key: SampleId("e", (0,) * key[1], key[0], key[2]) for key in before}
+    return ids, Probe(
+        (),
+        {ids[key]: nats for key, nats in before.items()},
+        {id: (turn, agent, agent) for (agent, turn, _), id in ids.items()},
+    )
 
 
 def test_the_distance_of_a_step_is_the_divergence_of_the_joint_action():
-    """e^x - 1 - x of the changes 1, -2, 0 and 0.5 nats is 0.71828, 1.13534, 0 and 0.14872."""
-    moved = {("a", 0): 1.0, ("a", 1): -2.0, ("b", 0): 0.0, ("b", 1): 0.5}
-    rows = [
-        TrainSample(
-            SampleId("e", (), agent, index), turn=0, prompt_tokens=(1,),
-            completion=Completion(agent, "", "stop", tokens=(2,), logprobs=(-3.0,)),
-            advantage=1.0, share=0.5,
-        )
-        for agent, index in moved
-    ]  # fmt: skip
-    batches = pack(rows, 1000, "sequence_sum", {"a": 1, "b": 1})
-    probe = Probe(
-        batches,
-        {row.id: -3.0 for row in rows},
-        {row.id: (0, row.id.agent, row.policy) for row in rows},
-    )
-    each, team = asyncio.run(distance({"a": Moved(moved), "b": Moved(moved)}, probe, probe.first))
-    assert each == pytest.approx({"a": (0.71828 + 1.13534) / 2, "b": 0.14872 / 2}, abs=1e-4)
-    assert team == pytest.approx(0.92681 + 0.07436, abs=1e-4)
+    """e^x - 1 - x of the changes 1, -2, 0 and 0.5 nats is 0.71828, 1.13534, 0 and 0.14872.
+
+    The variance of the mean of two values is a quarter of their squared difference.
+    """
+    moved = {("a", 0, 0): 1.0, ("a", 0, 1): -2.0, ("b", 0, 0): 0.0, ("b", 0, 1): 0.5}
+    ids, probe = probe_of(dict.fromkeys(moved, -3.0))
+    found = distance(probe, {ids[key]: -3.0 + by for key, by in moved.items()})
+    assert found.each == pytest.approx({"a": (0.71828 + 1.13534) / 2, "b": 0.14872 / 2}, abs=1e-4)
+    assert found.team == pytest.approx(0.92681 + 0.07436, abs=1e-4)
+    assert found.error == pytest.approx((0.41706**2 / 4 + 0.14872**2 / 4) ** 0.5, abs=1e-4)
 
 
 def test_agents_of_different_turns_do_not_share_a_bound():
     """What moves in one joint action adds up. The team's distance is that of the worse turn."""
-    rows = [
-        TrainSample(
-            SampleId("e", (0,) * turn, "a", 0), turn=turn, prompt_tokens=(1,),
-            completion=Completion("a", "", "stop", tokens=(2,), logprobs=(-3.0,)),
-            advantage=1.0, share=0.5,
-        )
-        for turn in (0, 1)
-    ]  # fmt: skip
-    probe = Probe(
-        pack(rows, 1000, "sequence_sum", {"a": 1}),
-        {rows[0].id: -3.0, rows[1].id: -3.5},
-        {row.id: (row.turn, "a", "a") for row in rows},
-    )
-    _, team = asyncio.run(distance({"a": Moved({("a", 0): 0.0})}, probe, probe.first))
-    assert team == pytest.approx(0.14872, abs=1e-4)
+    ids, probe = probe_of({("a", 0, 0): -3.0, ("a", 1, 0): -3.5})
+    found = distance(probe, dict.fromkeys(ids.values(), -3.0))
+    assert found.team == pytest.approx(0.14872, abs=1e-4)
+    assert found.error == float("inf"), "one completion says nothing of its own error"
+
+
+def test_the_distance_to_what_is_no_number_is_infinite():
+    ids, probe = probe_of({("a", 0, 0): -3.0, ("a", 1, 0): -3.0})
+    found = distance(probe, {ids["a", 0, 0]: -3.0, ids["a", 1, 0]: float("nan")})
+    assert found.team == float("inf")
 
 
 def test_pairs_of_earlier_steps_are_measured_from_the_present_weights(tmp_path):
@@ -187,24 +171,29 @@ def test_few_prompts_are_read_for_many_completions(prompts, answers, read, of_ea
     assert len({one.prompt_tokens for one in first}) == min(read, FIRST)
 
 
-def test_a_step_that_seems_near_its_bound_is_measured_on_more_samples(tmp_path, monkeypatch):
-    """Far below the bound, `FIRST` completions of an agent are enough."""
-    monkeypatch.setattr("motet.trainer.step_bound.FIRST", 1)
-    rows, measured = {}, []
+@pytest.mark.parametrize(
+    ("bound", "later"),
+    [
+        (1000.0, []),
+        (0.01, [12, 16]),
+    ],
+)
+def test_a_step_that_may_be_too_far_is_measured_on_more_samples(
+    tmp_path, monkeypatch, bound, later
+):
+    """Surely below its bound, `FIRST` completions of each of the two agents are enough. Otherwise
+    the others are read too, and all of them after the step is scaled back."""
+    monkeypatch.setattr(step_bound, "FIRST", 2)
+    measured, read = [], step_bound.present_logp
 
-    async def counted(learners, probe, batches):
+    async def counted(learners, batches):
         measured.append(sum(len(batch.ids) for batch in batches))
-        return await distance(learners, probe, batches)
+        return await read(learners, batches)
 
-    monkeypatch.setattr("motet.trainer.step_bound.distance", counted)
-    for bound in (1000.0, 0.01):
-        measured.clear()
-        trained(tmp_path, f"bound{bound}", bound, train={"steps": 1, "tasks_per_step": 4})
-        rows[bound] = list(measured)
-    assert rows[1000.0] == [2], "one of each agent"
-    assert rows[0.01][0] == 2
-    assert len(rows[0.01]) > 2
-    assert set(rows[0.01][1:]) == {16}, "all of each agent"
+    monkeypatch.setattr(step_bound, "present_logp", counted)
+    trained(tmp_path, bound=bound, train={"steps": 1, "tasks_per_step": 4})
+    assert measured[0] == 4
+    assert list(dict.fromkeys(measured[1:])) == later
 
 
 def test_every_run_has_a_bound_unless_it_says_null(tmp_path):

@@ -26,11 +26,11 @@ from motet.trainer.present import present_logp, side_by_side
 T = TypeVar("T")
 FIRST, MOST = 16, 64
 """The distance is measured on at most `FIRST` completions of each agent and turn, and on at most
-`MOST` if it may be too far: a small sample says reliably only that a step is far from its bound."""
+`MOST` if it may be too far, which the first say by their mean and its error."""
 EACH = 4
 """Completions of a prompt: reading a long prompt once more costs more than its short answers."""
-NEAR = 0.25
-"""A first distance above this share of the bound is measured again, on all."""
+SURE = 2.0
+"""So many standard errors below the bound, a first distance is not measured on more."""
 TRIES = 6
 """After so many tries that are all too far, the step is undone."""
 _SHORTEST, _LONGEST = 0.1, 0.9
@@ -77,49 +77,64 @@ async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[
     learners, names = components.models.learners, {policy for _, _, policy in probe.places.values()}
     left, tries = 1.0, 0
     batches = probe.first
-    each, team = await distance(learners, probe, batches)
-    if probe.others and team > NEAR * bound:
-        batches = [*batches, *_packed(components, probe.others)]
-        each, team = await distance(learners, probe, batches)
-    asked = {"learn/step_kl_asked": team} if math.isfinite(team) else {}
-    while not team <= bound and tries < TRIES:
+    measured = await present_logp(learners, batches)
+    found = distance(probe, measured)
+    if probe.others and not found.team + SURE * found.error <= bound:
+        others = _packed(components, probe.others)
+        batches = [*batches, *others]
+        found = distance(probe, {**measured, **await present_logp(learners, others)})
+    asked = {"learn/step_kl_asked": found.team} if math.isfinite(found.team) else {}
+    while not found.team <= bound and tries < TRIES:
         tries += 1
-        if not math.isfinite(team):
+        if not math.isfinite(found.team):
             tries = TRIES
-        factor = max(_SHORTEST, min(_LONGEST, 0.95 * math.sqrt(bound / team)))
+        factor = max(_SHORTEST, min(_LONGEST, 0.95 * math.sqrt(bound / found.team)))
         left *= factor
         await _scale(learners, names, factor if tries < TRIES else 0.0)
-        each, team = await distance(learners, probe, batches)
+        found = distance(probe, await present_logp(learners, batches))
     if tries == TRIES:
         left = 0.0
     await _keep(learners, ())
     return {
-        "learn/step_kl": team,
+        "learn/step_kl": found.team,
         **asked,
         "learn/step_scaled": left,
-        **{f"learn/step_kl/{name}": value for name, value in each.items()},
+        **{f"learn/step_kl/{name}": value for name, value in found.each.items()},
     }
 
 
-async def distance(
-    learners: Mapping[str, Learner], probe: Probe, batches: Sequence[Batch]
-) -> tuple[dict[str, float], float]:
-    """Return KL(old || present) in nats: of one completion of each policy, and of the team.
+@dataclass(frozen=True)
+class Distance:
+    """KL(old || present) in nats, from some completions."""
 
-    Each is a mean of e^x - 1 - x with x = log present - log old of a whole completion of the old
-    policy (k3 of Schulman 2020): unbiased, and never negative. The team's is the largest of all
-    turns, of the sums over the agents that act in it.
+    each: Mapping[str, float]
+    """Policy -> that of one of its completions."""
+    team: float
+    """The largest of all turns, of the sums over the agents that act in it. Infinite if one is not a
+    number."""
+    error: float
+    """The standard error of `team`. Infinite if an agent has one completion only."""
+
+
+def distance(probe: Probe, now: Mapping[SampleId, float]) -> Distance:
+    """Measure how far the completions have moved; `now` are their present log-probabilities.
+
+    Each divergence is a mean of e^x - 1 - x with x = log present - log old of a whole completion of
+    the old policy (k3 of Schulman 2020): unbiased, and never negative.
     """
     policies: dict[str, list[float]] = {}
     agents: dict[int, dict[str, list[float]]] = {}
-    for id, now in (await present_logp(learners, batches)).items():
+    for id, present in now.items():
         turn, agent, policy = probe.places[id]
-        moved = min(now - probe.before[id], _LARGEST)
+        moved = min(present - probe.before[id], _LARGEST)
         k3 = math.expm1(moved) - moved
         policies.setdefault(policy, []).append(k3)
         agents.setdefault(turn, {}).setdefault(agent, []).append(k3)
     each = {name: _mean(values) for name, values in policies.items()}
-    return each, max(sum(map(_mean, turn.values())) for turn in agents.values())
+    sums = {turn: sum(map(_mean, own.values())) for turn, own in agents.items()}
+    team, turn = max((math.inf if math.isnan(nats) else nats, turn) for turn, nats in sums.items())
+    error = math.sqrt(sum(map(_variance_of_mean, agents[turn].values())))
+    return Distance(each, team, error)
 
 
 _LARGEST = 50.0
@@ -128,6 +143,13 @@ _LARGEST = 50.0
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
+
+
+def _variance_of_mean(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return math.inf
+    mean = _mean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
 
 
 def chosen(
