@@ -24,7 +24,7 @@ FILLERS = frozenset(
     {
         "a", "an", "the", "it", "its", "it's", "is", "this", "that", "i", "i'm", "think", "guess",
         "answer", "word", "be", "would", "of", "sure", "okay", "my", "probably", "maybe", "you",
-        "are", "describing", "they", "called", "known", "as",
+        "are", "describing", "they", "called", "known", "as", "or", "and",
     }
 )  # fmt: skip
 """Words before the guess in a sentence of a guess."""
@@ -39,7 +39,7 @@ class Clue:
 
 
 class Taboo(Environment[Clue]):
-    """Two turns. Both agents get the same reward, at the end only: at most 1, if the guess is right."""
+    """Two turns. Both agents get the same reward, at the end only: 1 if one of the guesses is right."""
 
     agents: Sequence[str] = (DESCRIBER, GUESSER)
     branches = True
@@ -51,9 +51,8 @@ class Taboo(Environment[Clue]):
 
         leak_penalty: float = Field(0.0, ge=0.0, le=1.0)
         """Subtracted from the reward if the description says the word."""
-        word_cost: float = Field(0.0, ge=0.0, le=0.05)
-        """Subtracted from the reward of a right guess for each word of the description and of the
-        guess: a team that is right in few words earns more."""
+        guesses: int = Field(3, ge=1, le=10)
+        """So many different words of the answer count as guesses."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -73,7 +72,9 @@ class Taboo(Environment[Clue]):
         if state.text is None:
             asked = f"What is a {state.word}? Answer in one short sentence."
             return {DESCRIBER: (Message("user", asked),)}
-        asked = f"{state.text}\nWhat is it? Answer with one word."
+        most = self.options.guesses
+        answer = "Answer with one word." if most == 1 else f"Guess up to {most} words."
+        asked = f"{state.text}\nWhat is it? {answer}"
         return {GUESSER: (Message("user", asked),)}
 
     async def step(self, state: Clue, replies: Mapping[str, Reply], seed: int) -> Transition:
@@ -84,15 +85,14 @@ class Taboo(Environment[Clue]):
             return Transition(
                 Clue(state.word, clue), dict.fromkeys(self.agents, 0.0), False, figures
             )
-        right = float(guess_of(replies[GUESSER].text) in forms(state.word))
-        guessed = len(replies[GUESSER].text.split())
-        cost = min(1.0, self.options.word_cost * (len(state.text.split()) + guessed))
-        reward = right * (1.0 - cost) - self.options.leak_penalty * (BLANK in state.text)
+        guesses = guesses_of(replies[GUESSER].text)[: self.options.guesses]
+        right = float(not forms(state.word).isdisjoint(guesses))
+        reward = right - self.options.leak_penalty * (BLANK in state.text)
         return Transition(
             state,
             dict.fromkeys(self.agents, reward),
             True,
-            {"guess_words": float(guessed)},
+            {"guesses": float(len(guesses))},
             success=right,
         )
 
@@ -141,7 +141,8 @@ def blanked(text: str, word: str) -> str:
     return re.sub(r"[^\W\d_]+(?:'s\b)?", cover, text)
 
 
-def guess_of(text: str) -> str:
-    """Return the first word that says something: elephant of "It's an elephant." ("" if none)."""
+def guesses_of(text: str) -> list[str]:
+    """Return the different words that say something, in their order: elephant, or mouse of "It's an
+    elephant. Or is it a mouse?"."""
     words = re.findall(r"[a-z]+(?:'[a-z]+)?", text.lower().replace("’", "'"))
-    return next((word for word in words if word not in FILLERS), "")
+    return list(dict.fromkeys(word for word in words if word not in FILLERS))

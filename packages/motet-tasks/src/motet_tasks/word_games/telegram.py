@@ -18,7 +18,7 @@ from motet.core import Environment, Message, Prompt, Reply, Task, Transition
 from motet.environments.splits import part_of
 from motet.errors import ConfigError, shortened
 from motet.settings import Settings
-from motet_tasks.word_games.taboo import forms, guess_of
+from motet_tasks.word_games.taboo import forms, guesses_of
 from motet_tasks.word_games.words import words_of_splits
 
 ANNA, BEN = "anna", "ben"
@@ -129,7 +129,7 @@ class Telegram(Environment[Lists]):
                 figures,
             )
         accepted = forms(state.common)
-        right = {agent: float(guess_of(replies[agent].text) in accepted) for agent in self.agents}
+        right = {agent: float(bool(accepted.intersection(guesses_of(replies[agent].text)[:1]))) for agent in self.agents}
         reward = sum(right.values()) / len(right)
         return Transition(
             state,
