@@ -1,7 +1,9 @@
 """`train.max_step_kl` bounds what a training step changes, in every way of learning."""
 
+import math
 from collections import Counter
 from dataclasses import replace
+from statistics import variance
 
 import pytest
 
@@ -91,27 +93,52 @@ def probe_of(before):
 def test_the_distance_of_a_step_is_the_divergence_of_the_joint_action():
     """e^x - 1 - x of the changes 1, -2, 0 and 0.5 nats is 0.71828, 1.13534, 0 and 0.14872.
 
-    The variance of the mean of two values is a quarter of their squared difference.
+    A completion's is the sum of those of its tokens. The variance of the mean of two values is a
+    quarter of their squared difference.
     """
-    moved = {("a", 0, 0): 1.0, ("a", 0, 1): -2.0, ("b", 0, 0): 0.0, ("b", 0, 1): 0.5}
-    ids, probe = probe_of(dict.fromkeys(moved, -3.0))
-    found = distance(probe, {ids[key]: -3.0 + by for key, by in moved.items()})
-    assert found.each == pytest.approx({"a": (0.71828 + 1.13534) / 2, "b": 0.14872 / 2}, abs=1e-4)
-    assert found.team == pytest.approx(0.92681 + 0.07436, abs=1e-4)
-    assert found.error == pytest.approx((0.41706**2 / 4 + 0.14872**2 / 4) ** 0.5, abs=1e-4)
+    moved = {
+        ("a", 0, 0): [1.0], ("a", 0, 1): [-2.0, 0.5], ("b", 0, 0): [0.0], ("b", 0, 1): [0.5],
+    }  # fmt: skip
+    ids, probe = probe_of({key: [-3.0] * len(by) for key, by in moved.items()})
+    found = distance(probe, {ids[key]: [-3.0 + x for x in by] for key, by in moved.items()})
+    of_a = (0.71828, 1.13534 + 0.14872)
+    assert found.each == pytest.approx({"a": sum(of_a) / 2, "b": 0.14872 / 2}, abs=1e-4)
+    assert found.team == pytest.approx(sum(of_a) / 2 + 0.14872 / 2, abs=1e-4)
+    assert found.error == pytest.approx(
+        ((of_a[1] - of_a[0]) ** 2 / 4 + 0.14872**2 / 4) ** 0.5, abs=1e-4
+    )
+
+
+def test_the_distance_is_unbiased_and_varies_less_by_token_than_by_completion():
+    """Two tokens of one bit each move from 1/2 to p and to q. All four completions are equally
+    likely before, so their mean is the divergence: KL(1/2 || p) + KL(1/2 || q)."""
+    p, q = 0.7, 0.4
+    before = {("a", 0, index): [math.log(0.5)] * 2 for index in range(4)}
+    after = [[math.log(first), math.log(second)] for first in (p, 1 - p) for second in (q, 1 - q)]
+    ids, probe = probe_of(before)
+    found = distance(probe, dict(zip(ids.values(), after, strict=True)))
+    true = sum(-0.5 * math.log(2 * x) - 0.5 * math.log(2 * (1 - x)) for x in (p, q))
+    assert found.team == pytest.approx(true)
+    whole = [sum(row) - 2 * math.log(0.5) for row in after]
+    by_completion = [math.expm1(x) - x for x in whole]
+    assert sum(by_completion) / 4 == pytest.approx(true)
+    by_token = [
+        sum(math.expm1(x - math.log(0.5)) - (x - math.log(0.5)) for x in row) for row in after
+    ]
+    assert variance(by_token) < variance(by_completion)
 
 
 def test_agents_of_different_turns_do_not_share_a_bound():
     """What moves in one joint action adds up. The team's distance is that of the worse turn."""
-    ids, probe = probe_of({("a", 0, 0): -3.0, ("a", 1, 0): -3.5})
-    found = distance(probe, dict.fromkeys(ids.values(), -3.0))
+    ids, probe = probe_of({("a", 0, 0): [-3.0], ("a", 1, 0): [-3.5]})
+    found = distance(probe, {id: [-3.0, 0.0] for id in ids.values()})
     assert found.team == pytest.approx(0.14872, abs=1e-4)
     assert found.error == float("inf"), "one completion says nothing of its own error"
 
 
 def test_the_distance_to_what_is_no_number_is_infinite():
-    ids, probe = probe_of({("a", 0, 0): -3.0, ("a", 1, 0): -3.0})
-    found = distance(probe, {ids["a", 0, 0]: -3.0, ids["a", 1, 0]: float("nan")})
+    ids, probe = probe_of({("a", 0, 0): [-3.0], ("a", 1, 0): [-3.0]})
+    found = distance(probe, {ids["a", 0, 0]: [-3.0], ids["a", 1, 0]: [float("nan")]})
     assert found.team == float("inf")
 
 
@@ -184,13 +211,13 @@ def test_a_step_that_may_be_too_far_is_measured_on_more_samples(
     """Surely below its bound, `FIRST` completions of each of the two agents are enough. Otherwise
     the others are read too, and all of them after the step is scaled back."""
     monkeypatch.setattr(step_bound, "FIRST", 2)
-    measured, read = [], step_bound.present_logp
+    measured, read = [], step_bound.present_rows
 
     async def counted(learners, batches):
         measured.append(sum(len(batch.ids) for batch in batches))
         return await read(learners, batches)
 
-    monkeypatch.setattr(step_bound, "present_logp", counted)
+    monkeypatch.setattr(step_bound, "present_rows", counted)
     trained(tmp_path, bound=bound, train={"steps": 1, "tasks_per_step": 4})
     assert measured[0] == 4
     assert list(dict.fromkeys(measured[1:])) == later

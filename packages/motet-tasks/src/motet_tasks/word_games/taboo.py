@@ -39,7 +39,7 @@ class Clue:
 
 
 class Taboo(Environment[Clue]):
-    """Two turns. Both agents get the same reward, at the end only: 1 if one of the guesses is right."""
+    """Two turns. Both agents get the same reward, at the end only: 1 if a guess is right."""
 
     agents: Sequence[str] = (DESCRIBER, GUESSER)
     branches = True

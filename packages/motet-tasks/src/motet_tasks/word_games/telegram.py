@@ -129,7 +129,8 @@ class Telegram(Environment[Lists]):
                 figures,
             )
         accepted = forms(state.common)
-        right = {agent: float(bool(accepted.intersection(guesses_of(replies[agent].text)[:1]))) for agent in self.agents}
+        named = {agent: guesses_of(replies[agent].text)[:1] for agent in self.agents}
+        right = {agent: float(not accepted.isdisjoint(words)) for agent, words in named.items()}
         reward = sum(right.values()) / len(right)
         return Transition(
             state,

@@ -25,6 +25,36 @@ _Columns: TypeAlias = tuple[tuple[str, float], ...]
 """For each column: PEFT's name of the adapter that it belongs to, and that adapter's scaling."""
 
 
+ALL = "all-linear"
+
+
+def refused_layers(model: PreTrainedModel) -> list[str] | None:
+    """Return the names of the linear layers that PEFT adapts in no model of this type; None if it
+    adapts them all.
+
+    Fast kernels of some recurrent layers read a layer's weights without calling it, so an adapter
+    would have no effect. PEFT says which by an error, so models without weights are tried.
+    """
+    if not any(isinstance(module, nn.Conv1d) for module in model.modules()):
+        return None  # no recurrent layers
+    linear = (path for path, one in model.named_modules() if isinstance(one, nn.Linear))
+    names = {path.removesuffix(".base_layer").rpartition(".")[2] for path in linear}
+    refused: list[str] = []
+    while True:
+        with torch.device("meta"), _quiet():
+            twin = type(model)(model.config)
+            config = LoraConfig(target_modules=ALL, exclude_modules=refused or None)
+            try:
+                PeftModel(twin, config)
+            except ValueError as error:
+                found = sorted(name for name in names if repr(name) in str(error))
+                if not set(found) - set(refused):
+                    return refused or None  # the error is of another kind: `add` says it
+                refused += [name for name in found if name not in refused]
+            else:
+                return refused or None
+
+
 class Adapters:
     """The adapters on `model`, by policy name.
 
@@ -55,6 +85,7 @@ class Adapters:
             r=lora.rank,
             lora_alpha=lora.alpha,  # type: ignore[arg-type] # PEFT takes any number
             target_modules=targets,
+            exclude_modules=refused_layers(self._model) if targets == ALL else None,
             lora_dropout=0.0,
         )
         self._inject(name, config, seed)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, cast
 
 import torch
-from torch import Tensor, nn
+from torch import LongTensor, Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer, LinearAttentionCacheLayerMixin
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
@@ -348,7 +348,21 @@ def give_room(cache: Cache, prompt_of_B: Tensor, more: int) -> None:
         if type(layer) is DynamicLayer:
             cache.layers[place] = Room(*_past(layer), prompt_of_B, more)
         else:
-            cast(_ByRow, layer).batch_select_indices(prompt_of_B)
+            _select(layer, prompt_of_B)
+
+
+def select_rows(cache: Cache, rows_B: Tensor) -> None:
+    """Keep the rows `rows_B` of a cache, in this order. A row may be kept several times."""
+    for layer in cache.layers:
+        _select(layer, rows_B)
+
+
+def _select(layer: object, rows_B: Tensor) -> None:
+    if isinstance(layer, LinearAttentionCacheLayerMixin):
+        # its states, and its keys and values if it has any
+        layer.reorder_cache(cast(LongTensor, rows_B))
+    else:
+        cast(_ByRow, layer).batch_select_indices(rows_B)
 
 
 def share_prompts(cache: Cache, prompt_of_B: Tensor, prompt_mask_PL: Tensor, more: int) -> None:
@@ -383,7 +397,7 @@ def shareable(cache: Cache) -> bool:
 
 def leave(cache: Cache, stay: Tensor, prompt_of_B: Tensor, prompt_mask_PL: Tensor) -> None:
     """Keep only the rows `stay`; `prompt_of_B` and `prompt_mask_PL` describe these rows."""
-    cache.batch_select_indices(stay)
+    select_rows(cache, stay)
     shared = [layer for layer in cache.layers if isinstance(layer, SharedPrompt)]
     if shared:
         grouping = Grouping.of(prompt_of_B, prompt_mask_PL)

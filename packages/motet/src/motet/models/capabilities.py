@@ -1,9 +1,9 @@
 """What a model can do, found by trials. No architecture is named.
 
-The plain path comes first: every row gets the logits that it gets alone. A model that fails this is
-refused, because no other path could be compared with it. If a fast path is not exact for a model,
-the plain path is used. A trial uses only a few tokens, so each capability is also checked for what
-such a trial cannot show:
+The plain path comes first: every row gets the logits that it gets alone, read whole and token by
+token. A model that fails this is refused, because no other path could be compared with it. If a
+fast path is not exact for a model, the plain path is used. A trial uses only a few tokens, so each
+capability is also checked for what such a trial cannot show:
 
 - Whether the language head alone turns hidden states into logits: random numbers replace its
   output, so a change after the head shows whatever the weights are.
@@ -13,19 +13,25 @@ such a trial cannot show:
   proves nothing, so it gives no capability.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicCache, LinearAttentionCacheLayerMixin
+from transformers.cache_utils import Cache, DynamicCache
 
 from motet.batch import Rows
 from motet.errors import ConfigError
 from motet.models import attention
 from motet.models.adapters import Adapters
-from motet.models.attention import SharedPrompt, give_room, share_prompts, shareable
+from motet.models.attention import (
+    SharedPrompt,
+    give_room,
+    select_rows,
+    share_prompts,
+    shareable,
+)
 from motet.models.causal_lm import Capabilities, CausalLM
 from motet.models.compute import stored_as
 from motet.models.loading import UNLIMITED, embeddings_of
@@ -78,10 +84,17 @@ def at_once(backbone: CausalLM, rows: Rows) -> Tensor:
     """Return the logits after every completion token, [B, L, V], from one pass."""
     tokens_BL = rows.tokens_BL
     cache = _prompts(backbone, rows)
-    cache.batch_select_indices(rows.prompt_of_B)
+    select_rows(cache, rows.prompt_of_B)
     seen_BK = _seen(rows)
     at_BL = positions(seen_BK)[:, rows.prompts_PL.shape[1] :]
     return backbone.logits(tokens_BL, seen_BK, at_BL, keep=tokens_BL.shape[1], cache=cache)[0]
+
+
+def read_whole(backbone: CausalLM, rows: Rows) -> Tensor:
+    """Return the same logits from whole rows, without a cache."""
+    tokens_BK = torch.cat([rows.prompts_PL[rows.prompt_of_B], rows.tokens_BL], dim=1)
+    seen_BK, keep = _seen(rows), rows.tokens_BL.shape[1]
+    return backbone.logits(tokens_BK, seen_BK, positions(seen_BK), keep, use_cache=False)[0]
 
 
 def token_by_token(backbone: CausalLM, rows: Rows, share: bool) -> Tensor:
@@ -117,22 +130,13 @@ def _seen(rows: Rows) -> Tensor:
 def _prompts(backbone: CausalLM, rows: Rows) -> Cache:
     """Return the cache of the prompts.
 
-    Raises: NotImplementedError if it does not hold keys and values.
+    Raises: NotImplementedError if it is of another kind than those of transformers.
     """
     mask_PL = rows.prompt_mask_PL
     cache = backbone.logits(rows.prompts_PL, mask_PL, positions(mask_PL), keep=1)[1]
     if type(cache) is not DynamicCache:
-        kind = "no keys and values" if cache is None else f"a {type(cache).__name__}"
+        kind = "no cache" if cache is None else f"a {type(cache).__name__}"
         raise NotImplementedError(f"it keeps {kind}")
-    recurrent = {
-        type(layer).__name__
-        for layer in cache.layers
-        if isinstance(layer, LinearAttentionCacheLayerMixin)
-    }
-    if recurrent:
-        raise NotImplementedError(
-            f"it has layers of linear or recurrent attention: {', '.join(sorted(recurrent))}"
-        )
     return cache
 
 
@@ -170,8 +174,8 @@ def check_rows(backbone: CausalLM, source: str | Path) -> None:
         said = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
         raise ConfigError(
             f"{name} does not support one cache for several rows ({said}{_first_line(error)}): "
-            "expected a causal language model with a cache of keys and values, not a recurrent or "
-            "hybrid one"
+            "expected a causal language model with a cache of transformers for keys and values, "
+            "or for states"
         ) from error
     chosen = (
         ""
@@ -195,10 +199,10 @@ def check_rows(backbone: CausalLM, source: str | Path) -> None:
 
 
 def _apart(backbone: CausalLM) -> float:
-    """Return the relative error of padded rows with a cache, compared with single rows.
+    """Return the relative error of padded rows, compared with single rows.
 
-    It is relative to the spread of the logits. Completions are read token by token, as in sampling,
-    and all at once, as in scoring.
+    It is relative to the spread of the logits. Completions are read token by token from the cache
+    of their prompts, as in sampling, and with their prompts, as in scoring.
     """
     rows = trial_rows(backbone)
     read = rows.tokens_BL.shape[1]
@@ -208,7 +212,7 @@ def _apart(backbone: CausalLM) -> float:
     ]
     alone = [backbone.model(input_ids=row, use_cache=False).logits[:, -read:] for row in whole]
     alone_BLV = torch.cat(alone).float()
-    ways = (at_once(backbone, rows), token_by_token(backbone, rows, share=False))
+    ways = (read_whole(backbone, rows), token_by_token(backbone, rows, share=False))
     return max(_share(found_BLV.float(), alone_BLV) for found_BLV in ways)
 
 
@@ -257,9 +261,61 @@ def capabilities_of(backbone: CausalLM, source: str | Path) -> Capabilities:
     check_rows(backbone, source)
     ends_in_head = _ends_in_head(backbone)
     shares_prompts = _shares_prompts(backbone)
-    return Capabilities(
-        ends_in_head, shares_prompts, shares_prompts and ends_in_head and _packs_sequences(backbone)
-    )
+    if shares_prompts and ends_in_head and _packs_sequences(backbone):
+        return Capabilities(ends_in_head, shares_prompts, packs_sequences=True)
+    continues = _continues(backbone)
+    learns = continues and _learns_from_cache(backbone)
+    return Capabilities(ends_in_head, shares_prompts, continues=continues, learns_from_cache=learns)
+
+
+def _continues(backbone: CausalLM) -> bool:
+    """Test whether completions that are read at once from the cache of their prompts get the
+    logits of whole rows. They do not if a layer forgets its state where it reads several tokens."""
+    rows = trial_rows(backbone)
+    whole_BLV = read_whole(backbone, rows)
+    try:
+        found_BLV = at_once(backbone, rows)
+    except torch.OutOfMemoryError:
+        raise
+    except FAILURES:
+        return False
+    return _sees_prompts(backbone, whole_BLV) and alike(backbone, found_BLV, whole_BLV)
+
+
+def _learns_from_cache(backbone: CausalLM) -> bool:
+    """Test whether the prompts get the gradient of whole rows through their cache. They do not if a
+    layer overwrites or detaches its states."""
+    rows = trial_rows(backbone)
+    try:
+        whole_BLH, through_PLH = (
+            _gradient_of_prompts(backbone, way, rows) for way in (read_whole, at_once)
+        )
+    except torch.OutOfMemoryError:
+        raise
+    except FAILURES:
+        return False
+    summed_PLH = torch.zeros_like(through_PLH).index_add(0, rows.prompt_of_B, whole_BLH)
+    return alike(backbone, through_PLH, summed_PLH)
+
+
+def _gradient_of_prompts(
+    backbone: CausalLM, way: Callable[[CausalLM, Rows], Tensor], rows: Rows
+) -> Tensor:
+    """Return the gradient of the sum of all squared logits with respect to the embeddings of the
+    prompts, which `way` reads first."""
+    read: list[Tensor] = []
+
+    def leaf(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        read.append(output.detach().requires_grad_())
+        return read[-1]
+
+    watch = embeddings_of(backbone.model).register_forward_hook(leaf)
+    try:
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(way(backbone, rows).float().square().sum(), read[:1])
+    finally:
+        watch.remove()
+    return gradient[:, : rows.prompts_PL.shape[1]].float()
 
 
 def _ends_in_head(backbone: CausalLM) -> bool:

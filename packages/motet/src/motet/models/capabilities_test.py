@@ -1,6 +1,7 @@
 """A trial of a few tokens gives no capability for what it cannot show: zero weights, windows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ import torch
 from torch import nn
 from transformers import (
     LlamaForCausalLM,
-    MambaConfig,
-    MambaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
 )
 from transformers.masking_utils import sliding_window_causal_mask_function
 
@@ -30,10 +31,12 @@ from motet.models.capabilities import (
     trial_rows,
 )
 from motet.models.causal_lm import Capabilities
+from tests.architectures import make
 from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import Architecture, make_model_folder, make_tokenizer
 
 ALL = Capabilities(ends_in_head=True, shares_prompts=True, packs_sequences=True)
+NONE = Capabilities(continues=False, learns_from_cache=False)
 
 
 def tried_again(backbone: Backbone) -> Capabilities:
@@ -56,12 +59,12 @@ def clear(backbone: Backbone, name: str) -> Backbone:
 def test_attention_that_adds_nothing_shows_nothing(folder_of: Callable[..., Path]) -> None:
     backbone = Backbone.load(folder_of("llama"))
     assert backbone.capabilities == ALL
-    assert tried_again(clear(backbone, "o_proj")) == Capabilities(ends_in_head=True)
+    assert tried_again(clear(backbone, "o_proj")) == replace(NONE, ends_in_head=True)
     assert backbone.model.config._attn_implementation == "sdpa"
 
 
 def test_embeddings_that_are_zero_show_nothing(folder_of: Callable[..., Path]) -> None:
-    assert tried_again(clear(Backbone.load(folder_of("llama")), "embed_tokens")) == Capabilities()
+    assert tried_again(clear(Backbone.load(folder_of("llama")), "embed_tokens")) == NONE
 
 
 def test_a_head_whose_logits_are_zero_is_seen_all_the_same(folder_of: Callable[..., Path]) -> None:
@@ -124,25 +127,29 @@ def test_a_window_that_shows_in_the_mask_alone_is_seen() -> None:
 # ---------------------------------------------------------------------------------------- row trial
 
 
-@pytest.mark.parametrize("wrong", ["one token at a time", "several tokens at once"])
-def test_a_model_that_goes_on_wrongly_from_its_cache_in_one_of_two_ways_is_refused(
-    wrong: str, folder_of: Callable[..., Path]
-) -> None:
-    """Sampling reads one token at a time; scoring reads several."""
+def forgetful(backbone: Backbone, wrong: Callable[[int], bool]) -> Backbone:
+    """Return the model with wrong logits where it goes on from its cache by a number of tokens."""
     plain = LlamaForCausalLM.forward
 
     @wraps(plain)
     def forward(self: nn.Module, *args: Any, **said: Any) -> Any:
         output, tokens = plain(self, *args, **said), said["input_ids"].shape[1]
-        goes_on = (
-            output.past_key_values is not None and output.past_key_values.get_seq_length() > tokens
-        )
-        if goes_on and (tokens == 1) == (wrong == "one token at a time"):
+        cache = output.past_key_values
+        if cache is not None and cache.get_seq_length() > tokens and wrong(tokens):
             output.logits = -output.logits
         return output
 
-    backbone = Backbone.load(folder_of("llama"), attention="sdpa")
     backbone.model.__class__ = type("Forgetful", (LlamaForCausalLM,), {"forward": forward})
+    return backbone
+
+
+def test_a_model_that_goes_on_wrongly_token_by_token_is_refused(
+    folder_of: Callable[..., Path],
+) -> None:
+    """Sampling needs it."""
+    backbone = forgetful(
+        Backbone.load(folder_of("llama"), attention="sdpa"), lambda tokens: tokens == 1
+    )
     with pytest.raises(
         ConfigError,
         match=facts("(Forgetful) … other logits … longer rows … alone"),
@@ -150,16 +157,41 @@ def test_a_model_that_goes_on_wrongly_from_its_cache_in_one_of_two_ways_is_refus
         check_rows(backbone, "model")
 
 
-def test_a_recurrent_model_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
-    model = MambaForCausalLM(
-        MambaConfig(vocab_size=300, hidden_size=16, num_hidden_layers=1, state_size=4)
+def test_a_model_that_goes_on_wrongly_by_several_tokens_reads_whole_rows(
+    folder_of: Callable[..., Path],
+) -> None:
+    """Scoring can do without."""
+    backbone = forgetful(
+        Backbone.load(folder_of("llama"), attention="sdpa"), lambda tokens: tokens > 1
     )
+    assert not tried_again(backbone).continues
+
+
+def test_a_model_without_a_cache_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    model = OpenAIGPTLMHeadModel(OpenAIGPTConfig(vocab_size=300, n_embd=16, n_layer=1, n_head=2))
     model.save_pretrained(tmp_path)
     make_tokenizer("qwen3", chat_template=False, context=96, vocabulary=300).save_pretrained(
         tmp_path
     )
-    with pytest.raises(ConfigError, match=facts("recurrent or hybrid")):
+    with pytest.raises(ConfigError, match=facts("OpenAIGPTLMHeadModel … no cache")):
         Backbone.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "continues", "learns"),
+    [
+        ("mistral", True, True),
+        ("lfm 2", True, True),
+        ("qwen 3.5", True, False),  # it overwrites its states, so no gradient can go back
+        ("mamba", False, False),  # it forgets its states where it reads several tokens
+    ],
+)
+def test_trials_show_what_may_follow_the_cache_of_a_prompt(
+    tmp_path: Path, kind: str, continues: bool, learns: bool
+) -> None:
+    found = Backbone.load(make(kind, tmp_path)).capabilities
+    assert not found.packs_sequences
+    assert (found.continues, found.learns_from_cache) == (continues, learns)
 
 
 # ------------------------------------------------------------------------------------------- trials

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, LinearAttentionLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -19,6 +19,18 @@ from motet.models.compute import Attention
 from motet.models.loading import embeddings_of
 from motet.models.logprobs import score_hidden, score_logits
 from motet.models.rows import PackedRow
+
+CACHE_NAMES = ("past_key_values", "cache_params")
+"""How the models of transformers call their cache. One of states only has the second name."""
+
+
+def only_states(cache: Cache | None) -> bool:
+    """Whether a cache holds no keys. What follows it needs no mask then: padding lies before it."""
+    return (
+        cache is not None
+        and bool(cache.layers)
+        and all(type(layer) is LinearAttentionLayer for layer in cache.layers)
+    )
 
 
 def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
@@ -53,7 +65,8 @@ def recomputing(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a model can do faster than the plain path; `capabilities.capabilities_of` finds it."""
+    """What a model can do beside the plain path, and what of it; `capabilities.capabilities_of`
+    finds it."""
 
     ends_in_head: bool = False
     """The language head alone turns the last hidden states into the logits, so `score` can use
@@ -63,6 +76,10 @@ class Capabilities:
     """The attention is ours, and completions may read one copy of their prompt's cache."""
     packs_sequences: bool = False
     """A micro-batch may be one packed row without padding."""
+    continues: bool = True
+    """Where rows are padded: completions may be read at once from the cache of their prompts."""
+    learns_from_cache: bool = True
+    """Gradients go through that cache, so they may continue from it in training, too."""
 
 
 class CausalLM:
@@ -102,6 +119,9 @@ class CausalLM:
         self.capabilities = Capabilities()
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._trunk_accepts = frozenset(inspect.signature(model.base_model.forward).parameters)
+        self._cache_name = next(
+            (name for name in CACHE_NAMES if name in self._accepts), CACHE_NAMES[0]
+        )
         model.eval()
         if (head := model.get_output_embeddings()) is not None:
             head.register_forward_pre_hook(_dense)
@@ -128,12 +148,12 @@ class CausalLM:
         with nullcontext() if use_cache else self._recomputing():
             output = self.model(
                 input_ids=tokens_BL,
-                attention_mask=mask_BK,
-                past_key_values=cache,
+                attention_mask=None if only_states(cache) else mask_BK,
                 use_cache=use_cache,
+                **{self._cache_name: cache},
                 **{key: value for key, value in known.items() if key in self._accepts},
             )
-        return output.logits[:, -keep:], output.get("past_key_values")
+        return output.logits[:, -keep:], output.get(self._cache_name)
 
     def states(
         self,
@@ -219,6 +239,13 @@ class CausalLM:
         )
 
     @property
+    def continues(self) -> bool:
+        """Whether completions may continue from the cache of their prompts, as training is now."""
+        if torch.is_grad_enabled():
+            return self.capabilities.learns_from_cache and not self.checkpointing
+        return self.capabilities.continues
+
+    @property
     @torch.no_grad()
     def width(self) -> int:
         """The size of one hidden state.
@@ -246,12 +273,12 @@ class CausalLM:
         with nullcontext() if use_cache else self._recomputing():
             output = self.model.base_model(
                 input_ids=tokens_BL,
-                attention_mask=mask_BK,
-                past_key_values=cache,
+                attention_mask=None if only_states(cache) else mask_BK,
                 use_cache=use_cache,
+                **{self._cache_name: cache},
                 **{key: value for key, value in known.items() if key in self._trunk_accepts},
             )
-        return output.last_hidden_state, output.get("past_key_values")
+        return output.last_hidden_state, output.get(self._cache_name)
 
 
 def _dense(head: nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

@@ -26,7 +26,7 @@ from motet.core import Completion, Fault
 from motet.core.seeding import uniforms
 from motet.models import devices
 from motet.models.adapters import Mix
-from motet.models.attention import give_room, leave, share_prompts
+from motet.models.attention import give_room, leave, select_rows, share_prompts
 from motet.models.backbone import Backbone
 from motet.models.completions import stop_ids, texts_of, with_texts
 from motet.models.prepacked_weights import prepacked
@@ -216,7 +216,7 @@ def _read_prompts(
     mix.rows(different)
     _, cache = backbone.hidden(read_AC, seen_AC, positions(seen_AC), use_cache=True)
     row_P = [different.index(name) for name in adapters] or [0] * len(prompts_PL)
-    cache.batch_select_indices(torch.tensor(row_P, device=backbone.device))
+    select_rows(cache, torch.tensor(row_P, device=backbone.device))
     rest_PL = mask_PL & (positions(mask_PL) >= common)
     width = int(rest_PL.sum(dim=1).max())
     beginning_PC = beginning_C.expand(len(prompts_PL), -1)

@@ -3,7 +3,8 @@
 A prompt is read once for all its completions, and padding is not read at all: a micro-batch is one
 `PackedRow`. A model that does not take its attention from transformers reads padded rows:
 completions continue from the cache of their prompts. If blocks are recomputed in the backward pass
-(`Backbone.checkpointing`), each completion reads its prompt again instead.
+(`Backbone.checkpointing`), or if no gradient goes through the cache, each completion reads its
+prompt again instead.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from motet.batch import Rows
 from motet.core import ScoreRequest
+from motet.models.attention import select_rows
 from motet.models.backbone import Backbone
 from motet.models.rows import PackedRow, padded, positions
 
@@ -29,10 +31,10 @@ def forward(
     tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
     if backbone.packs_sequences:
         states_MX = backbone.packed_states(PackedRow.of(rows))
-    elif backbone.checkpointing and torch.is_grad_enabled():
-        states_MX = _whole(backbone, rows)[mask_BL]
-    else:
+    elif backbone.continues:
         states_MX = _from_prompts(backbone, rows)[mask_BL]
+    else:
+        states_MX = _whole(backbone, rows)[mask_BL]
     temperature_BL = temperature_B[:, None].expand_as(tokens_BL)
     logp_M, entropy_M = backbone.score(
         states_MX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy
@@ -82,7 +84,7 @@ def _from_prompts(backbone: Backbone, rows: Rows) -> Tensor:
     )
     states_BLX, read = states_P1X[prompt_of_B], tokens_BL.shape[1] - 1
     if read:
-        cache.batch_select_indices(prompt_of_B)
+        select_rows(cache, prompt_of_B)
         seen_BK = torch.cat([prompt_mask_PL[prompt_of_B], rows.mask_BL[:, :-1]], dim=1)
         at_BL = length_P[prompt_of_B, None] + torch.arange(read, device=backbone.device)
         # Padding after a short completion of a long prompt may exceed the model's last position.

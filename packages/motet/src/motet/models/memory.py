@@ -98,8 +98,9 @@ def shape_of(source: str | Path | TinyModel) -> Shape:
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear | Conv1D) and module is not head
     )
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    asking = getattr(config, "num_attention_heads", None) or 1  # recurrent models have none
+    heads = getattr(config, "num_key_value_heads", None) or asking
+    width = getattr(config, "head_dim", None) or config.hidden_size // asking
     return Shape(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         linear=linear,

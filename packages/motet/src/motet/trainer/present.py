@@ -84,6 +84,17 @@ async def present_logp(
     return logp
 
 
+async def present_rows(
+    learners: Mapping[str, Learner], batches: Sequence[Batch]
+) -> dict[SampleId, Sequence[float]]:
+    """Return the log-probability of each token under the present policies, in nats; 0 for padding
+    behind a completion."""
+    rows: dict[SampleId, Sequence[float]] = {}
+    for batch, logp_BL in zip(batches, await _logprobs(learners, batches), strict=True):
+        rows |= dict(zip(batch.ids, logp_BL.tolist(), strict=True))
+    return rows
+
+
 async def _logprobs(learners: Mapping[str, Learner], batches: Sequence[Batch]) -> list[Tensor]:
     """Return the log-probabilities of each batch under the present weights, [B, L]."""
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 from motet.batch import Batch, Learner, pack
 from motet.core import SampleId, TrainSample
 from motet.trainer.components import TrainComponents
-from motet.trainer.present import present_logp, side_by_side
+from motet.trainer.present import present_rows, side_by_side
 
 T = TypeVar("T")
 FIRST, MOST = 16, 64
@@ -39,10 +39,10 @@ _SHORTEST, _LONGEST = 0.1, 0.9
 
 @dataclass(frozen=True)
 class Probe:
-    """Completions of a step, and their log-probabilities (nats) before it."""
+    """Completions of a step, and the log-probabilities (nats) of their tokens before it."""
 
     first: Sequence[Batch]
-    before: Mapping[SampleId, float]
+    before: Mapping[SampleId, Sequence[float]]
     places: Mapping[SampleId, tuple[int, str, str]]
     """Completion -> its turn, agent and policy."""
     others: Sequence[TrainSample] = ()
@@ -59,9 +59,9 @@ async def begin(
     learners = components.models.learners
     batches = _packed(components, first)
     before = (
-        {one.id: math.fsum(one.completion.logprobs or ()) for one in (*first, *others)}
+        {one.id: one.completion.logprobs or () for one in (*first, *others)}
         if recorded
-        else await present_logp(learners, batches)
+        else await present_rows(learners, batches)
     )
     places = {one.id: (one.turn, one.id.agent, one.policy) for one in (*first, *others)}
     await _keep(learners, {one.policy for one in samples})
@@ -77,12 +77,12 @@ async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[
     learners, names = components.models.learners, {policy for _, _, policy in probe.places.values()}
     left, tries = 1.0, 0
     batches = probe.first
-    measured = await present_logp(learners, batches)
+    measured = await present_rows(learners, batches)
     found = distance(probe, measured)
     if probe.others and not found.team + SURE * found.error <= bound:
         others = _packed(components, probe.others)
         batches = [*batches, *others]
-        found = distance(probe, {**measured, **await present_logp(learners, others)})
+        found = distance(probe, {**measured, **await present_rows(learners, others)})
     asked = {"learn/step_kl_asked": found.team} if math.isfinite(found.team) else {}
     while not found.team <= bound and tries < TRIES:
         tries += 1
@@ -91,7 +91,7 @@ async def hold(components: TrainComponents, probe: Probe, bound: float) -> dict[
         factor = max(_SHORTEST, min(_LONGEST, 0.95 * math.sqrt(bound / found.team)))
         left *= factor
         await _scale(learners, names, factor if tries < TRIES else 0.0)
-        found = distance(probe, await present_logp(learners, batches))
+        found = distance(probe, await present_rows(learners, batches))
     if tries == TRIES:
         left = 0.0
     await _keep(learners, ())
@@ -110,24 +110,26 @@ class Distance:
     each: Mapping[str, float]
     """Policy -> that of one of its completions."""
     team: float
-    """The largest of all turns, of the sums over the agents that act in it. Infinite if one is not a
+    """The largest of all turns, of the sums over the agents that act in it. Infinite if one is no
     number."""
     error: float
     """The standard error of `team`. Infinite if an agent has one completion only."""
 
 
-def distance(probe: Probe, now: Mapping[SampleId, float]) -> Distance:
-    """Measure how far the completions have moved; `now` are their present log-probabilities.
+def distance(probe: Probe, now: Mapping[SampleId, Sequence[float]]) -> Distance:
+    """Measure how far the completions have moved; `now` are their tokens' log-probabilities.
 
-    Each divergence is a mean of e^x - 1 - x with x = log present - log old of a whole completion of
-    the old policy (k3 of Schulman 2020): unbiased, and never negative.
+    The divergence of a completion is estimated by the sum over its tokens of e^x - 1 - x, with x =
+    log present - log old of a token that the old policy sampled (k3 of Schulman 2020): unbiased,
+    never negative, and with less variance than the same of the whole completion.
     """
     policies: dict[str, list[float]] = {}
     agents: dict[int, dict[str, list[float]]] = {}
     for id, present in now.items():
         turn, agent, policy = probe.places[id]
-        moved = min(present - probe.before[id], _LARGEST)
-        k3 = math.expm1(moved) - moved
+        tokens = zip(present, probe.before[id], strict=False)  # padding may follow either
+        moved = (min(new - old, _LARGEST) for new, old in tokens)
+        k3 = math.fsum(math.expm1(x) - x for x in moved)
         policies.setdefault(policy, []).append(k3)
         agents.setdefault(turn, {}).setdefault(agent, []).append(k3)
     each = {name: _mean(values) for name, values in policies.items()}
@@ -138,7 +140,7 @@ def distance(probe: Probe, now: Mapping[SampleId, float]) -> Distance:
 
 
 _LARGEST = 50.0
-"""Nats by which a completion may become more likely; more would overflow."""
+"""Nats by which a token may become more likely; more would overflow."""
 
 
 def _mean(values: Sequence[float]) -> float:
