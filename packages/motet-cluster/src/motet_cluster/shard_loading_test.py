@@ -25,9 +25,12 @@ from tests.fork_server import run_ranks
 pytestmark = pytest.mark.wide
 
 CPU = torch.device("cpu")
-CONVERTED = {
-    "afmoe", "deepseek v2", "deepseek v3", "gpt neox", "granite moe", "mixtral", "olmoe", "phimoe",
-    "qwen 2 moe", "qwen 3 moe",
+CONVERTED = SOUND.keys() & {
+    "afmoe", "deepseek v2", "deepseek v3", "dots 1", "ernie 4.5 moe", "exaone moe", "flex olmo",
+    "glm 4 moe", "glm 4 moe lite", "gpt neox", "granite moe", "granite moe hybrid",
+    "granite moe shared", "hunyuan moe", "jamba", "kimi linear", "lfm 2 moe", "minimax m2",
+    "mixtral", "nemotron h", "olmo hybrid", "olmoe", "phimoe", "qwen 2 moe", "qwen 3 moe",
+    "qwen 3 next", "qwen 3.5 moe",
 }  # fmt: skip
 """Models whose files have other tensors than the model: transformers converts them."""
 
