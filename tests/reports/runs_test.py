@@ -315,7 +315,7 @@ def test_the_divergence_in_the_reward_changes_the_returns(tmp_path, folder):
             by_episode[episode.id].append(reward - 0.5 * (sum(one.logprobs) - sum(reference)))
     returns = np.array(list(by_episode.values())).flatten()
     assert run.metrics.loc[2, "credit/return"] == pytest.approx(returns.mean(), rel=1e-4)
-    assert abs(samples.reward.mean() - returns.mean()) > 0.01
+    assert np.abs(samples.reward.to_numpy() - returns).max() > 0.05
 
 
 def test_the_lengths_that_are_logged_count_every_token(tmp_path, folder):
