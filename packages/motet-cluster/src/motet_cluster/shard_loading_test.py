@@ -29,8 +29,8 @@ CONVERTED = SOUND.keys() & {
     "afmoe", "deepseek v2", "deepseek v3", "dots 1", "ernie 4.5 moe", "exaone moe", "flex olmo",
     "glm 4 moe", "glm 4 moe lite", "gpt neox", "granite moe", "granite moe hybrid",
     "granite moe shared", "hunyuan moe", "jamba", "kimi linear", "lfm 2 moe", "lfm 3",
-    "minimax m2", "mixtral", "nemotron h", "olmo hybrid", "olmoe", "phimoe", "qwen 2 moe", "qwen 3 moe",
-    "qwen 3 next", "qwen 3.5 moe",
+    "minimax m2", "mixtral", "nemotron h", "olmo hybrid", "olmoe", "phimoe", "qwen 2 moe",
+    "qwen 3 moe", "qwen 3 next", "qwen 3.5 moe",
 }  # fmt: skip
 """Models whose files have other tensors than the model: transformers converts them."""
 
