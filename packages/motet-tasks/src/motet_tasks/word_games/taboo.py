@@ -27,7 +27,7 @@ FILLERS = frozenset(
         "are", "describing", "they", "called", "known", "as", "or", "and",
     }
 )  # fmt: skip
-"""Words before the guess in a sentence of a guess."""
+"""Words of an answer that are no guess."""
 
 
 @dataclass(frozen=True)
