@@ -53,7 +53,10 @@ def main() -> None:
                 step, state = await learn_step(components, played, number, state)
                 pace.stage("learn")
                 pace.told |= {f"seconds/{stage}": took for stage, took in step.seconds.items()}
-                pace.told |= {"rows": rows_of(played), "skipped": step.metrics["learn/skipped"]}
+                pace.told |= {
+                    "rows": rows_of(played),
+                    "skipped": step.metrics.get("learn/skipped", 0.0),
+                }
                 pace.rollout = step.seconds["play"] + step.seconds["score"]
                 pace.update = step.took - pace.rollout
                 pace.mark()
