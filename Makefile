@@ -27,7 +27,7 @@ quickstart: install  ## warm up a tiny model, train two agents to write a progra
 	$(MOTET) train quickstart --overwrite
 
 real: install  ## a pretrained model: two SmolLM2-135M learn to play Taboo in English
-	$(MOTET) train taboo --overwrite
+	$(MOTET) train taboo --overwrite --runs $(RUNS)
 	for word in soldier butterfly; do \
 		$(MOTET) episodes $(RUNS)/taboo --evaluation --step 0 --task $$word; \
 		$(MOTET) episodes $(RUNS)/taboo --evaluation --task $$word; \

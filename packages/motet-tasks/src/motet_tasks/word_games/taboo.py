@@ -73,8 +73,9 @@ class Taboo(Environment[Clue]):
             asked = f"What is a {state.word}? Answer in one short sentence."
             return {DESCRIBER: (Message("user", asked),)}
         most = self.options.guesses
-        answer = "Answer with one word." if most == 1 else f"Guess up to {most} words."
-        asked = f"{state.text}\nWhat is it? {answer}"
+        words = "one word" if most == 1 else f"up to {most} words"
+        # What all prompts begin with is read once, so the description comes last.
+        asked = f"What is it? Guess {words}.\n{state.text}"
         return {GUESSER: (Message("user", asked),)}
 
     async def step(self, state: Clue, replies: Mapping[str, Reply], seed: int) -> Transition:

@@ -46,7 +46,7 @@ def test_the_describer_sees_the_word_and_the_guesser_only_the_description():
     first, _ = played(GAME, "elephant", "A big animal; elephants have trunks.", "?")
     assert not first.done
     (shown,) = GAME.observe(first.state)["guesser"]
-    assert shown.content.startswith(f"A big animal; {BLANK} have trunks.")
+    assert shown.content.endswith(f"words.\nA big animal; {BLANK} have trunks.")
     assert "elephant" not in shown.content
 
 
