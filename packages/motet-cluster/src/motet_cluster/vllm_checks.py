@@ -48,7 +48,14 @@ def check_training(config: RunConfig) -> None:
 def check_team(config: RunConfig) -> None:
     """Check what vLLM samples with, also if nothing is trained. Raises: ConfigError."""
     for agent in config.team:
-        _check_temperature(f"agent {agent}", config.decode_of(agent).temperature)
+        decode = config.decode_of(agent)
+        _check_temperature(f"agent {agent}", decode.temperature)
+        if decode.thinking is not None and (decode.thinking.max_tokens or decode.stop):
+            key = "thinking.max_tokens" if decode.thinking.max_tokens else "stop"
+            raise ConfigError(
+                f"agent {agent} has decode.thinking with decode.{key}, but vLLM does not know "
+                f"where its thinking ends: drop decode.{key}, or {INSTEAD}"
+            )
     for name, base in config.models.items():
         if base.quantize != "none":
             raise ConfigError(

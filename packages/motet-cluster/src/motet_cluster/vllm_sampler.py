@@ -136,6 +136,7 @@ class VllmSampler:
                 self._policies[policy].tokenizer,
                 [completion for _, completion, _ in own],
                 [decode for _, _, decode in own],
+                [row.prompt for row, _, _ in own],
                 self._publisher.ends[pool.home],
             )
             for (row, _, _), completion in zip(own, finished, strict=True):

@@ -59,6 +59,7 @@ def _round(round_: Round, path: tuple[int, ...], pieces: Pieces) -> dict[str, An
 def _sample(one: Completion, pieces: Pieces) -> dict[str, Any]:
     return {
         "text": one.text,
+        "thinking": one.thinking,
         "stop": one.stop,
         "policy": one.policy,
         "version": one.version,
@@ -112,7 +113,7 @@ def pieces_of(run: Path, config: Mapping[str, Any]) -> Pieces:
             return None
         if one.tokens is None or file is None:
             return None
-        most = 2 * len(one.text) + 10_000
+        most = 2 * len(one.text + one.thinking) + 10_000
         return _split(_tokenizer(str(file), file.stat().st_mtime_ns), one.tokens, most)
 
     return pieces

@@ -1,10 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from motet.core import Completion
-from motet_view.game import _split, game_tree, pieces_of
+from motet_view.game import _sample, _split, game_tree, pieces_of
 from tests.fixtures.recorded_runs import FAULT, game
 
 CONFIG = {"policies": {"ann": {"model": "tiny"}}, "models": {"tiny": {"path": None}}}
@@ -43,6 +44,14 @@ def test_a_failed_joint_action_has_its_fault_and_no_worth() -> None:
     failed = found["tree"]["outcomes"][1]
     assert failed["worth"] is None
     assert failed["fault"]["cause"] == "Timeout"
+
+
+def test_a_sample_shows_its_thinking_and_the_pieces_of_it(run: Path) -> None:
+    one = replace(_completion(run, "2+3</think>5"), text="5", thinking="2+3" * 4000)
+    pieces = pieces_of(run, CONFIG)(one)
+    assert pieces is not None
+    assert "".join(pieces) == "2+3</think>5"
+    assert _sample(one, lambda one: None)["thinking"] == one.thinking
 
 
 @pytest.mark.parametrize("text", ["def f(x):", "naïve 😀 ok", "", "日本"])

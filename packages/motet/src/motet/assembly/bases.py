@@ -19,7 +19,7 @@ from motet.core.seeding import derive
 from motet.errors import ConfigError, shortened
 from motet.models.backbone import Policy
 from motet.models.tiny import make_tiny
-from motet.models.warmup import fine_tune
+from motet.models.warmup import Lesson, fine_tune
 from motet.rollout.reference import demonstrations_of, play_reference
 from motet.rollout.summary import episode_stats
 from motet.settings import TinyModel
@@ -167,7 +167,7 @@ async def _corpus(setup: TaskSetup, model: str) -> list[tuple[Prompt, str]]:
     taught = setup.config.warmup is not None and isinstance(setup.environment, Solves)
     if isinstance(setup.environment, Demonstrates) or taught:
         shown, policies = await demonstrations_for(setup), starting_from(setup.config, model)
-        return [shown.one(policies, "corpus", model, number) for number in range(CORPUS)]
+        return [shown.one(policies, "corpus", model, number)[:2] for number in range(CORPUS)]
     corpus: list[tuple[Prompt, str]] = []
     for task in next(iter(setup.tasks.values()))[:CORPUS]:
         corpus += [(prompt, "") for prompt in (await shown_first(setup, task, 0)).values()]
@@ -185,8 +185,8 @@ class Demonstrations:
         self._team = team
         self._seed = seed
 
-    def one(self, policies: set[str], *number: object) -> tuple[Prompt, str]:
-        """Return demonstration `number` for a turn that one of `policies` plays, as (prompt, text).
+    def one(self, policies: set[str], *number: object) -> Lesson:
+        """Return demonstration `number` for a turn that one of `policies` plays.
 
         The prompt includes the system message of the agent.
 
@@ -201,7 +201,8 @@ class Demonstrations:
                     f"{known}"
                 )
             if self._team.policy_of(shown.agent, shown.turn) in policies:
-                return self._team.with_system(shown.agent, shown.prompt), shown.text
+                prompt = self._team.with_system(shown.agent, shown.prompt)
+                return Lesson(prompt, shown.text, self._team.decode[shown.agent].template)
         raise ConfigError(
             f"the environment gave no demonstration for {', '.join(sorted(policies))} in {TRIES} "
             "draws: let demonstrate(task, seed) cover every agent and turn, or drop warmup"

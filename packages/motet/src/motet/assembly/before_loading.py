@@ -17,11 +17,12 @@ from motet.config.sections import EmbeddedModel
 from motet.core import Prompt, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError
-from motet.models.chat_template import reads_date, tokenizer_with
+from motet.models.chat_template import check_variable, reads_date, tokenizer_with
 from motet.models.completions import CompletionEnds, completion_ends
 from motet.models.content import spelt_tokens
 from motet.models.loading import stored_generation
 from motet.models.prompts import encode
+from motet.settings import ChatTemplate
 from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, guarded, within
 
@@ -43,6 +44,9 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
         tokenizer, context = tokenizer_with(bases[name], base.template)
         generation = stored_generation(bases[name])
         ends = completion_ends(bases[name], generation, tokenizer, base.end_tokens)
+        for agent in _players(setup, name):
+            own = setup.config.decode_of(agent).template
+            _check_variables(agent, base.template, own, tokenizer)
         notes.append(_what_ends(name, ends, tokenizer))
         warnings += _open_turns(name, ends, tokenizer)
         if tokenizer.model_max_length < context:
@@ -52,6 +56,16 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
                 "counts here: set decode.max_new_tokens if its answers shall be shorter"
             )
     return notes, warnings
+
+
+def _players(setup: TeamSetup, model: str) -> list[str]:
+    """Return the agents that play with a model at some turn."""
+    config = setup.config
+    return [
+        agent
+        for agent, player in config.team.items()
+        if any(config.policies[policy].model == model for policy in player.policy)
+    ]
 
 
 def _what_ends(name: str, ends: CompletionEnds, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -141,7 +155,8 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
         if model not in bases:
             continue
         words, context = tokenizers(bases[model], config.models[model].template)
-        length, most = len(encode(words, prompt)), config.decode_of(agent).max_new_tokens
+        decode = config.decode_of(agent)
+        length, most = len(encode(words, prompt, decode.template)), decode.max_new_tokens
         if length >= context:
             raise ConfigError(
                 f"the first prompt of agent {agent} has {length} tokens, but model {model} has a "
@@ -172,6 +187,19 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
         if not isinstance(prompt, str) and words.chat_template is None:
             warnings += _without_template(config.models[model].path is None, model)
     return list(dict.fromkeys(warnings))
+
+
+def _check_variables(
+    agent: str, template: ChatTemplate, own: Mapping[str, Any], words: PreTrainedTokenizerBase
+) -> None:
+    """Check the variables that an agent gives the chat template. Raises: ConfigError."""
+    for name in own:
+        if name in template.options:
+            raise ConfigError(
+                f"team.{agent}.decode.template and template_options of its model both set {name}; "
+                "expected one of them: drop the other"
+            )
+        check_variable(f"decode.template of agent {agent}", name, words)
 
 
 def _without_template(embedded: bool, model: str) -> list[str]:

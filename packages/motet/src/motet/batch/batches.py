@@ -1,6 +1,7 @@
 """Padded tensors of one policy, or of one critic."""
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -27,6 +28,16 @@ class Rows:
     """int64 [B, Lc], with the end-of-sequence token."""
     mask_BL: Tensor
     """bool [B, Lc]: false at padding."""
+    forced_BL: Tensor | None = field(default=None, kw_only=True)
+    """bool [B, Lc]: true at tokens that were put in, not sampled. None: there are none."""
+
+
+def forced_places(spans: Sequence[tuple[int, int]], length: int) -> Tensor:
+    """Return bool [B, L]: true from the first number of each span to before the second."""
+    first_B1, end_B1 = torch.tensor(spans).T[:, :, None]
+    at_L = torch.arange(length)
+    inside_BL: Tensor = (at_L >= first_B1) & (at_L < end_B1)
+    return inside_BL
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from motet.batch.batches import Batch, ValueBatch
+from motet.batch.batches import Batch, ValueBatch, forced_places
 from motet.core import SampleId, TrainSample, ValueSample
 from motet.core.seeding import derive
 from motet.losses import Reduction, token_weights
@@ -147,7 +147,15 @@ def _batch(policy: str, samples: Sequence[TrainSample], weights: Mapping[SampleI
             samples, "prefix_weights", [sample.prefix_weights for sample in samples]
         ),
         ids=tuple(sample.id for sample in samples),
+        forced_BL=_forced(samples),
     )
+
+
+def _forced(samples: Sequence[TrainSample]) -> Tensor | None:
+    spans = [sample.completion.forced or (0, 0) for sample in samples]
+    if not any(end for _, end in spans):
+        return None
+    return forced_places(spans, max(len(_tokens(sample)) for sample in samples))
 
 
 def _advantages(sample: TrainSample) -> tuple[float, ...]:

@@ -47,7 +47,10 @@ def print_episode(
                 head = (
                     f"{visible(agent)} ({', '.join(notes)}): " if notes else f"{visible(agent)}: "
                 )
-                line = Text.assemble((head, "cyan"), (visible(sample.text), "green"))
+                thought = f"(thinks: {visible(sample.thinking)}) " if sample.thinking else ""
+                line = Text.assemble(
+                    (head, "cyan"), (thought, "dim"), (visible(sample.text), "green")
+                )
                 out.print(line, soft_wrap=True)
         for index, outcome in enumerate(round_.outcomes):
             which = f"joint action {index}: " if len(round_.outcomes) > 1 else ""

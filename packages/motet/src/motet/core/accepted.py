@@ -56,14 +56,21 @@ def as_prompt(given: Any, where: str = "a prompt") -> Any:
 
 def _as_message(given: Mapping[str, Any], where: str) -> Message:
     role, content, name = given.get("role"), _text(given.get("content")), given.get("name")
-    others = [str(key) for key in given if key not in ("role", "content", "name")]
-    if role not in ROLES or content is None or not isinstance(name, str | None) or others:
+    thinking = given.get("reasoning_content") or ""
+    keys = ("role", "content", "name", "reasoning_content")
+    if (
+        role not in ROLES
+        or content is None
+        or not isinstance(name, str | None)
+        or not isinstance(thinking, str)
+        or not set(given) <= set(keys)
+    ):
         raise EnvironmentFault(
             f"{where} has the message {shortened(repr(dict(given)))}; expected "
             '{"role": "user", "content": "..."}, and optionally a name, with a role of '
             f"{', '.join(ROLES)} and strings"
         )
-    return Message(role, content, name)
+    return Message(role, content, name, thinking)
 
 
 def _text(content: Any) -> str | None:

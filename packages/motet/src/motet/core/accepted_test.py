@@ -59,6 +59,10 @@ class Plain(Environment):
         ([HELLO, ASKED], (HELLO, HELLO)),
         ([SYSTEM], (Message("system", "Be brief."),)),
         ([{**ASKED, "name": "ann"}], (Message("user", "Hello", "ann"),)),
+        (
+            [{"role": "assistant", "content": "5", "reasoning_content": "2+3"}],
+            (Message("assistant", "5", thinking="2+3"),),
+        ),
     ],
 )
 def test_dicts_and_lists_of_them_are_prompts(given, prompt: Prompt):
@@ -71,6 +75,7 @@ def test_dicts_and_lists_of_them_are_prompts(given, prompt: Prompt):
         ([{"role": "user"}], "prompt … {'role': 'user'} … expected {"),
         ([{**ASKED, "tool_calls": []}], "'tool_calls' … optionally a name"),
         ([{**ASKED, "role": "tool"}], "tool … role … system, user, assistant"),
+        ([{**ASKED, "reasoning_content": 5}], "'reasoning_content': 5 … expected {"),
         ([{**ASKED, "content": [{"type": "image_url"}]}], "and strings"),
     ],
 )

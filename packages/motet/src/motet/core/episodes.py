@@ -35,6 +35,8 @@ class Message:
     role: Literal["system", "user", "assistant"]
     content: str
     name: str | None = None
+    thinking: str = ""
+    """What the assistant thought before it. The chat template decides whether a model reads it."""
 
 
 Chat: TypeAlias = tuple[Message, ...]
@@ -48,6 +50,8 @@ class Reply:
 
     text: str
     stop: StopReason = "stop"
+    thinking: str = ""
+    """What the agent thought before the text, with `decode.thinking`."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,12 @@ class Completion:
     tokens: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     temperature: float = 1.0
+    thinking: str = ""
+    """What stands before the text: the thinking of an agent with `decode.thinking`."""
+    forced: tuple[int, int] | None = None
+    """The first of the tokens that were put in, not sampled, and the place behind the last of them:
+    the end of a thinking that was too long. They are certain: their log-probabilities are 0 in
+    sampling and training, so nothing is learned from them."""
 
     def __post_init__(self) -> None:
         if (self.tokens is None) != (self.logprobs is None):
@@ -142,6 +152,11 @@ class Completion:
                 f"a Completion got {len(self.tokens)} tokens and {len(self.logprobs)} logprobs; "
                 "expected equally many"
             )
+
+    @property
+    def reply(self) -> Reply:
+        """What an environment sees of it."""
+        return Reply(self.text, self.stop, self.thinking)
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,14 @@ class Sampler(Protocol):
 class ScoreRequest:
     """A request for the log-probabilities of `tokens` under the reference model of `policy`.
 
-    `temperature` is the one that the tokens were sampled at.
+    `temperature` is the one that the tokens were sampled at. `forced` is that of the completion.
     """
 
     policy: str
     prompt_tokens: tuple[int, ...]
     tokens: tuple[int, ...]
     temperature: float
+    forced: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

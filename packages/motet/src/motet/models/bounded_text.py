@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -124,9 +125,14 @@ def token_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[int
 
 
 def chat_text(
-    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, str]], *, answer: bool = True
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[Mapping[str, str]],
+    variables: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    answer: bool = True,
 ) -> str:
-    """Render a chat with the tokenizer's template; with `answer`, also the header of an answer.
+    """Render a chat with the tokenizer's template and variables for it; with `answer`, also the
+    header of an answer.
 
     Raises: TextLimit, TemplateRefused, TokenizerFault.
     """
@@ -134,6 +140,7 @@ def chat_text(
         "do": "render", "template": tokenizer.get_chat_template(), "rows": list(map(dict, rows)),
         "tokens": tokenizer.special_tokens_map, "answer": answer,
         "date": date.isoformat() if (date := _DATES.get(tokenizer)) is not None else None,
+        "variables": dict(variables),
     }  # fmt: skip
     return str(_WORKER.ask(asked, "the model's chat template"))
 

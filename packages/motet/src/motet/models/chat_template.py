@@ -50,20 +50,37 @@ def _with_options(
 
     Raises: ConfigError if there is no template, or if it has no such variable.
     """
-    if tokenizer.chat_template is None:
-        raise ConfigError(
-            f"model {str(source)!r} has template_options, but no chat template; expected one: set "
-            "chat_template, or drop template_options"
-        )
-    template = str(tokenizer.get_chat_template())
     for name in options:
-        if not name.isidentifier() or re.search(rf"\b{re.escape(name)}\b", template) is None:
-            raise ConfigError(
-                f"template_options has {name!r}, which the chat template of model {str(source)!r} "
-                "does not read: correct the name, or drop it"
-            )
+        check_variable(f"template_options of model {str(source)!r}", name, tokenizer)
+    template = str(tokenizer.get_chat_template())
     head = "".join(f"{{% set {name} = {_jinja(value)} %}}" for name, value in options.items())
     return template if template.startswith(head) else head + template
+
+
+def check_variable(where: str, name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check that the chat template reads the variable `name`, which is set `where`.
+
+    Raises: ConfigError.
+    """
+    if tokenizer.chat_template is None:
+        raise ConfigError(
+            f"{where} sets {name!r}, but the model has no chat template; expected one: set "
+            "models.NAME.chat_template, or drop the variable"
+        )
+    template = str(tokenizer.get_chat_template())
+    if (
+        name in _GIVEN
+        or not name.isidentifier()
+        or re.search(rf"\b{re.escape(name)}\b", template) is None
+    ):
+        raise ConfigError(
+            f"{where} sets {name!r}, which the chat template does not read: correct the name, or "
+            "drop it"
+        )
+
+
+_GIVEN = ("messages", "tools", "documents", "add_generation_prompt")
+"""The variables that a template gets in any case."""
 
 
 def _jinja(value: Any) -> str:

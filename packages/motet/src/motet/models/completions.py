@@ -20,6 +20,7 @@ from motet.errors import ConfigError, SamplerFault, shortened
 from motet.models.bounded_text import TokenizerFault, chat_text, token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.loading import eos_of, stored_generation
+from motet.models.thinking import begins_to_think, thought_of, with_special
 from motet.settings import ChatTemplate, Decode
 
 EndToken = str | int
@@ -196,25 +197,62 @@ def with_texts(
     tokenizer: PreTrainedTokenizerBase,
     sampled: Sequence[Completion],
     decodes: Sequence[Decode],
+    prompts: Sequence[Sequence[int]],
     ends: Collection[int],
 ) -> list[Completion | Fault]:
     """Return completions that were just sampled, which have no text yet, with their texts.
 
-    Each was sampled with the settings in `decodes`. `ends` are the tokens that end every
-    completion. It is a Fault if a log-probability is not finite, or if the tokenizer cannot decode
-    the tokens. The text ends before the token that ended it and before the first stop string. It
-    shows special tokens only with `show_special_tokens`.
+    Each was sampled for the tokens in `prompts`, with the settings in `decodes`. `ends` are the
+    tokens that end every completion. It is a Fault if a log-probability is not finite, or if the
+    tokenizer cannot decode the tokens. The text ends before the token that ended it and before the
+    first stop string. It shows special tokens only with `show_special_tokens`, and what was thought
+    before it only with `thinking.shown`.
     """
     bodies = [
         _body(tokenizer, one, decode, ends) for one, decode in zip(sampled, decodes, strict=True)
     ]
     texts = texts_of(tokenizer, bodies)
     found: list[Completion | Fault] = []
-    for one, decode, body, (text, error) in zip(sampled, decodes, bodies, texts, strict=True):
-        if decode.show_special_tokens and not error:
-            text = str(tokenizer.decode(list(body), clean_up_tokenization_spaces=False))
-        found.append(_fault(one, error) or replace(one, text=_cut(text, decode.stop)))
+    for one, decode, prompt, body, (text, error) in zip(
+        sampled, decodes, prompts, bodies, texts, strict=True
+    ):
+        fault = _fault(one, error)
+        if fault is not None:
+            found.append(fault)
+            continue
+        text, thinking = _parts(tokenizer, prompt, body, text, decode)
+        found.append(replace(one, text=text, thinking=thinking))
     return found
+
+
+def _parts(
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Sequence[int],
+    body: Sequence[int],
+    text: str,
+    decode: Decode,
+) -> tuple[str, str]:
+    """Return what others read of a completion, and what was thought before it.
+
+    `text` is all of it without special tokens.
+    """
+    if decode.thinking is None:
+        whole = with_special(tokenizer, body) if decode.show_special_tokens else text
+        return _cut(whole, decode.stop), ""
+    begins = begins_to_think(tokenizer, prompt, decode.thinking)
+    thought = thought_of(tokenizer, body, decode.thinking, begins=begins)
+    rest = body[thought.answer_from :]
+    shown = (
+        with_special(tokenizer, rest)
+        if decode.show_special_tokens
+        else texts_of(tokenizer, [rest])[0][0]
+    )
+    answer = _cut((thought.begun + shown).lstrip(), decode.stop)
+    if not decode.thinking.shown or not thought.thinking:
+        return answer, thought.thinking
+    before = with_special(tokenizer, body[: thought.answer_from]).removesuffix(thought.begun)
+    space = "\n\n" if answer else ""
+    return f"{before.strip()}{space}{answer}", thought.thinking
 
 
 def _body(

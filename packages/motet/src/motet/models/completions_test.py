@@ -23,7 +23,7 @@ def text_of(tokenizer: PreTrainedTokenizerFast, sampled: str, decode: Decode) ->
     logprobs = (-1.0,) * len(tokens)
     one = Completion("p", "", "stop" if stopped else "length", 0, tuple(tokens), logprobs)
     end = tokenizer.convert_tokens_to_ids("<|end|>")
-    (found,) = with_texts(tokenizer, [one], [decode], {end})
+    (found,) = with_texts(tokenizer, [one], [decode], [()], {end})
     assert isinstance(found, Completion)
     assert found.tokens == tuple(tokens), "all sampled tokens are kept and trained"
     return found.text

@@ -18,6 +18,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from types import MappingProxyType
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -78,8 +80,14 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return _pieces(tokenizer, control, text, cuts, [])
 
 
-def chat_ids(tokenizer: PreTrainedTokenizerBase, rows: Sequence[ChatRow]) -> list[int]:
+def chat_ids(
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[ChatRow],
+    variables: Mapping[str, Any] = MappingProxyType({}),
+) -> list[int]:
     """Return the token ids of a chat in the tokenizer's template, ready for a completion.
+
+    The template reads `variables` as its own.
 
     A last message of the assistant is continued: nothing follows its content. All special tokens
     are the template's own.
@@ -89,18 +97,20 @@ def chat_ids(tokenizer: PreTrainedTokenizerBase, rows: Sequence[ChatRow]) -> lis
     control = control_tokens(tokenizer)
     spelt = [{key: _spelt(tokenizer, control, value) for key, value in row.items()} for row in rows]
     spells = any(places for row in spelt for places in row.values())
-    own = _rendered(tokenizer, rows)
+    own = _rendered(tokenizer, rows, variables)
     if not spells and not _may_join(control, rows):
         return token_ids(tokenizer, own)
     marks = _Marks(control, rows, str(tokenizer.get_chat_template()))
     # Every character of a message that a special token could need is marked. This tells which
     # tokens the template writes, but a template that looks for <think> in a message finds none.
-    whole = marks.read(_rendered(tokenizer, marks.marked(rows, spelt, all_keys=True)))
+    marked = marks.marked(rows, spelt, all_keys=True)
+    whole = marks.read(_rendered(tokenizer, marked, variables))
     if not spells and _written(control, own) == whole.written:
         return token_ids(tokenizer, own)
     # Only what is spelt is marked. If the template joins pieces of a message to a special token,
     # this shows more tokens than before.
-    some = marks.read(_rendered(tokenizer, marks.marked(rows, spelt, all_keys=False)))
+    marked = marks.marked(rows, spelt, all_keys=False)
+    some = marks.read(_rendered(tokenizer, marked, variables))
     safe = some if some.written == whole.written else whole
     return _pieces(tokenizer, control, safe.text, safe.cuts, safe.written)
 
@@ -143,13 +153,16 @@ def _pieces(
     return ids
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, rows: Sequence[ChatRow]) -> str:
+def _rendered(
+    tokenizer: PreTrainedTokenizerBase, rows: Sequence[ChatRow], variables: Mapping[str, Any]
+) -> str:
     """Render a chat, with the header of an answer or up to the end of the answer that has begun."""
     if not rows or rows[-1].get("role") != "assistant":
-        return chat_text(tokenizer, rows)
+        return chat_text(tokenizer, rows, variables)
     end = _unused(rows, str(tokenizer.get_chat_template()), 1, last=True)[0]
     begun = {**rows[-1], "content": rows[-1]["content"] + end}
-    text, found, _ = chat_text(tokenizer, [*rows[:-1], begun], answer=False).rpartition(end)
+    whole = chat_text(tokenizer, [*rows[:-1], begun], variables, answer=False)
+    text, found, _ = whole.rpartition(end)
     if not found:
         raise TemplateRefused(
             "it does not show the last message, which is the assistant's and would be continued; "

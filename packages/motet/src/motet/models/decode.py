@@ -31,6 +31,7 @@ from motet.models.backbone import Backbone
 from motet.models.completions import stop_ids, texts_of, with_texts
 from motet.models.prepacked_weights import prepacked
 from motet.models.rows import common_beginning, padded, positions
+from motet.models.thinking import Thinker
 from motet.settings import Decode
 
 LEAVE = 0.125
@@ -108,7 +109,7 @@ def decode(
             # Wait for the device: it may only have queued the work.
             batch.logits_BV[0, 0].item()
         read = perf_counter()
-        sampled = _SampledTokens(backbone, requests, limits, on_completion)
+        sampled = _SampledTokens(backbone, prompts, requests, limits, on_completion)
         for step in range(max(limits)):
             between()
             if step == PATIENCE:
@@ -116,6 +117,7 @@ def decode(
             token_B, logp_B = draw(
                 batch.logits_BV, sampled.uniform_BL[batch.row_B, step], batch.rules
             )
+            sampled.put_in(batch.row_B, token_B, logp_B)
             sampled.record(batch.row_B, step, token_B, logp_B)
             open_B = sampled.open_B[batch.row_B]
             still_open = int(open_B.sum())
@@ -243,6 +245,7 @@ class _SampledTokens:
     def __init__(
         self,
         backbone: Backbone,
+        prompts: Sequence[Sequence[int]],
         requests: Sequence[DecodeRequest],
         limits: Sequence[int],
         on_completion: OnCompletion | None,
@@ -258,6 +261,12 @@ class _SampledTokens:
         self._tail = 4 + max(
             (len(stop.encode()) for stops in self._stops for stop in stops), default=0
         )
+        self._prompts = [prompts[request.prompt] for request in requests]
+        self._thinkers = {
+            row: Thinker.of(backbone.tokenizer, self._prompts[row], one.decode.thinking)
+            for row, one in enumerate(requests)
+            if one.decode.thinking is not None
+        }
         self._ends = backbone.eos_ids
         self._eos = torch.tensor(self._ends, dtype=torch.int64, device=device)
         self._own_ends = _padded_ends(
@@ -276,6 +285,15 @@ class _SampledTokens:
             device, torch.float32 if device.type == "mps" else torch.float64
         )
 
+    def put_in(self, row_B: Tensor, token_B: Tensor, logp_B: Tensor) -> None:
+        """Write the tokens that must come next over those that were drawn. They are certain."""
+        if not any(thinker.to_come for thinker in self._thinkers.values()):
+            return
+        for place, row in enumerate(row_B.tolist()):
+            thinker = self._thinkers.get(row)
+            if thinker is not None and thinker.to_come:
+                token_B[place], logp_B[place] = thinker.to_come[0], 0.0
+
     def record(self, row_B: Tensor, step: int, token_B: Tensor, logp_B: Tensor) -> None:
         """Store the token of each row of the batch.
 
@@ -287,6 +305,8 @@ class _SampledTokens:
         stopped_B = torch.isin(token_B, self._eos)
         if self._own_ends is not None:
             stopped_B |= (token_B[:, None] == self._own_ends[row_B]).any(dim=1)
+        if self._thinkers:
+            self._let_think(row_B, step, was_open_B)
         if any(self._stops):
             stopped_B |= self._at_stop_string(row_B, step, was_open_B)
         stopped_B &= was_open_B
@@ -296,16 +316,41 @@ class _SampledTokens:
             was_open_B & ~stopped_B & (self._limit_B[row_B] > step + 1) & logp_B.isfinite()
         )
 
+    def _let_think(self, row_B: Tensor, step: int, open_B: Tensor) -> None:
+        tokens = self._tokens_BL[row_B, : step + 1].tolist()
+        for row, own, is_open in zip(row_B.tolist(), tokens, open_B.tolist(), strict=True):
+            thinker = self._thinkers.get(row)
+            if thinker is not None and is_open and thinker.state != "answers":
+                thinker.read(own)
+
+    def _answer_from(self, row: int) -> int | None:
+        """Return the place of the first token of a row's answer; None while it thinks."""
+        thinker = self._thinkers.get(row)
+        if thinker is None:
+            return 0
+        return thinker.answer_from if thinker.state == "answers" else None
+
     def _at_stop_string(self, row_B: Tensor, step: int, open_B: Tensor) -> Tensor:
+        """Return whether the last token of each row completes a stop string in its answer."""
         found_B = torch.zeros_like(open_B)
         rows = row_B.tolist()
         watched = [
-            index for index in open_B.nonzero().squeeze(1).tolist() if self._stops[rows[index]]
+            index
+            for index in open_B.nonzero().squeeze(1).tolist()
+            if self._stops[rows[index]] and self._answer_from(rows[index]) is not None
         ]
         if not watched:
             return found_B
-        tails = self._tokens_BL[row_B[watched], max(0, step + 1 - self._tail) : step + 1].tolist()
-        texts = texts_of(self._tokenizer, tails)
+        first = max(0, step + 1 - self._tail)
+        tails = self._tokens_BL[row_B[watched], first : step + 1].tolist()
+        begins = [self._answer_from(rows[index]) or 0 for index in watched]
+        answers = [tail[max(0, at - first) :] for at, tail in zip(begins, tails, strict=True)]
+        texts = texts_of(self._tokenizer, answers)
+        # The spaces between a thinking and its answer are no part of the answer.
+        texts = [
+            (text.lstrip() if first <= at and at else text, error)
+            for at, (text, error) in zip(begins, texts, strict=True)
+        ]
         ended = [
             index
             for index, (text, _) in zip(watched, texts, strict=True)
@@ -336,15 +381,25 @@ class _SampledTokens:
                 tuple(own),
                 tuple(logp),
                 request.decode.temperature,
+                forced=self._forced(row, len(own)),
             )
-            for request, own, logp, ended in zip(requests, tokens, logprobs, stopped, strict=True)
+            for row, request, own, logp, ended in zip(
+                rows, requests, tokens, logprobs, stopped, strict=True
+            )
         ]
         decodes = [request.decode for request in requests]
-        finished = with_texts(self._tokenizer, sampled, decodes, self._ends)
+        prompts = [self._prompts[row] for row in rows]
+        finished = with_texts(self._tokenizer, sampled, decodes, prompts, self._ends)
         self._completions |= zip(rows, finished, strict=True)
         if self._on_completion is not None:
             for row in rows:
                 self._on_completion(row, self._completions[row])
+
+    def _forced(self, row: int, length: int) -> tuple[int, int] | None:
+        thinker = self._thinkers.get(row)
+        if thinker is None or thinker.forced is None or thinker.forced[0] >= length:
+            return None
+        return thinker.forced[0], min(thinker.forced[1], length)
 
     def completions(self) -> list[Completion | Fault]:
         """Return all completions in the order of the requests, after the last row was removed."""

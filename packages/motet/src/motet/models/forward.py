@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from motet.batch import Rows
+from motet.batch.batches import forced_places
 from motet.core import ScoreRequest
 from motet.models.attention import select_rows
 from motet.models.backbone import Backbone
@@ -24,9 +25,9 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probability of each completion token, entropy before it): float32 [B, Lc] each.
 
-    The unit is nats; both are 0 where `mask_BL` is off, and both refer to the full softmax(logits /
-    temperature). The entropy is 0 if it is not wanted. All tensors are on the backbone's device,
-    whose active policy computes.
+    The unit is nats; both are 0 where `mask_BL` is off and for forced tokens, which are certain,
+    and both refer to the full softmax(logits / temperature). The entropy is 0 if it is not wanted.
+    All tensors are on the backbone's device, whose active policy computes.
     """
     tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
     if backbone.packs_sequences:
@@ -39,6 +40,9 @@ def forward(
     logp_M, entropy_M = backbone.score(
         states_MX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy
     )
+    if rows.forced_BL is not None:
+        certain_M = rows.forced_BL[mask_BL]
+        logp_M, entropy_M = logp_M.masked_fill(certain_M, 0), entropy_M.masked_fill(certain_M, 0)
     nothing_BL = torch.zeros(mask_BL.shape, device=logp_M.device)
     return nothing_BL.masked_scatter(mask_BL, logp_M), nothing_BL.masked_scatter(mask_BL, entropy_M)
 
@@ -61,6 +65,7 @@ def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list
         *padded(
             [request.tokens for request in requests], backbone.pad_id, "right", backbone.device
         ),
+        forced_BL=_forced(requests, backbone.device),
     )
     temperature_B = torch.tensor(
         [request.temperature for request in requests], device=backbone.device
@@ -70,6 +75,13 @@ def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list
         tuple(row[: len(request.tokens)])
         for row, request in zip(logp_BL.tolist(), requests, strict=True)
     ]
+
+
+def _forced(requests: Sequence[ScoreRequest], device: torch.device) -> Tensor | None:
+    if all(request.forced is None for request in requests):
+        return None
+    spans = [request.forced or (0, 0) for request in requests]
+    return forced_places(spans, max(len(request.tokens) for request in requests)).to(device)
 
 
 def _from_prompts(backbone: Backbone, rows: Rows) -> Tensor:

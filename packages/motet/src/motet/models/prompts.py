@@ -10,8 +10,10 @@ No text of a prompt becomes a special token (content.py).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -33,14 +35,21 @@ class LongPrompt(SamplerFault):
     cause = "long_prompt"
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> tuple[int, ...]:
+Variables: TypeAlias = Mapping[str, Any]
+"""Names and values that a chat template reads: `decode.template`."""
+NONE: Variables = MappingProxyType({})
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, variables: Variables = NONE
+) -> tuple[int, ...]:
     """Return the token ids of a prompt, ready for a completion.
 
     Raises: BadPrompt, TokenizerFault.
     """
     check_whole(_texts(prompt))
     try:
-        ids = _ids(tokenizer, prompt)
+        ids = _ids(tokenizer, prompt, variables)
     except SamplerFault:
         raise
     except Exception as error:
@@ -68,12 +77,12 @@ def check_whole(texts: Iterable[str]) -> None:
             )
 
 
-def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
+def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, variables: Variables) -> list[int]:
     if isinstance(prompt, str):
         return _opened(tokenizer, prompt)
     if tokenizer.chat_template is None:
         return _opened(tokenizer, _plain(prompt))
-    return _templated(tokenizer, prompt)
+    return _templated(tokenizer, prompt, variables)
 
 
 def _opened(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -104,29 +113,37 @@ def _plain(chat: Chat) -> str:
     return "\n".join(lines if begun else [*lines, "assistant:"])
 
 
-def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
-    if any(message.name for message in chat) and not _shows_names(tokenizer, chat):
+def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables) -> list[int]:
+    if any(message.name for message in chat) and not _shows_names(tokenizer, chat, variables):
         chat = tuple(_named(message) for message in chat)
-    return _apply(tokenizer, chat)
+    return _apply(tokenizer, chat, variables)
 
 
-def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
-    keys = ("role", "content", "name")
-    rows = [
-        {key: value for key in keys if (value := getattr(message, key)) is not None}
-        for message in chat
-    ]
+def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables) -> list[int]:
     try:
-        return chat_ids(tokenizer, rows)
+        return chat_ids(tokenizer, [_row(message) for message in chat], variables)
     except TemplateRefused as error:
         roles = ", ".join(message.role for message in chat)
         raise BadPrompt(f"the model's chat template rejects a chat of {roles}: {error}") from error
 
 
-def _shows_names(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> bool:
+def _row(message: Message) -> dict[str, str]:
+    """Return a message as templates read it, which know thinking by either of two names."""
+    thinking = message.thinking or None
+    given = {
+        "role": message.role,
+        "content": message.content,
+        "name": message.name,
+        "reasoning_content": thinking,
+        "thinking": thinking,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _shows_names(tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables) -> bool:
     """Test whether the template uses `name`. Rendering is a surer test than reading its source."""
     nameless = tuple(replace(message, name=None) for message in chat)
-    return _apply(tokenizer, chat) != _apply(tokenizer, nameless)
+    return _apply(tokenizer, chat, variables) != _apply(tokenizer, nameless, variables)
 
 
 def _named(message: Message) -> Message:
@@ -136,14 +153,16 @@ def _named(message: Message) -> Message:
     return replace(message, content=f"{message.name}: {message.content}", name=None)
 
 
-def fit(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, context: int) -> tuple[int, ...]:
+def fit(
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, context: int, variables: Variables = NONE
+) -> tuple[int, ...]:
     """Return the token ids of a prompt with room for a completion in `context` tokens.
 
     A prompt far too long for the context (`LOOSEST`) is not tokenized, which could take minutes.
 
     Raises: LongPrompt if not one token of a completion fits; BadPrompt, TokenizerFault.
     """
-    ids = encode(tokenizer, prompt) if _may_fit(prompt, context) else None
+    ids = encode(tokenizer, prompt, variables) if _may_fit(prompt, context) else None
     if ids is None or len(ids) >= context:
         size = _size(prompt) if ids is None else f"{len(ids)} tokens"
         raise LongPrompt(
@@ -160,12 +179,14 @@ def _may_fit(prompt: Prompt, context: int) -> bool:
 
 def _size(prompt: Prompt) -> str:
     texts = _texts(prompt)
-    messages = "" if isinstance(prompt, str) else f" in {len(texts):,} messages"
+    messages = "" if isinstance(prompt, str) else f" in {len(prompt):,} messages"
     return f"{sum(map(len, texts)):,} characters{messages}"
 
 
 def _texts(prompt: Prompt) -> list[str]:
-    return [prompt] if isinstance(prompt, str) else [message.content for message in prompt]
+    if isinstance(prompt, str):
+        return [prompt]
+    return [message.content + message.thinking for message in prompt]
 
 
 def fit_request(
@@ -173,7 +194,7 @@ def fit_request(
 ) -> tuple[int, ...] | Fault:
     """Return `fit` of the request's prompt, or a Fault that names its policy."""
     try:
-        return fit(tokenizer, request.prompt, context)
+        return fit(tokenizer, request.prompt, context, request.decode.template)
     except SamplerFault as fault:
         cause = fault.cause or type(fault).__name__
         return Fault("sampler", cause, f"policy {request.policy}: {fault}")

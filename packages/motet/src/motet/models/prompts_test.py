@@ -37,6 +37,19 @@ def test_a_chat_goes_through_the_template_and_asks_for_an_answer(
     assert text == "<bos>system\nquick<end><bos>user\nthe dog?<end><bos>assistant\n"
 
 
+def test_a_template_reads_variables_and_what_was_thought(
+    templated: PreTrainedTokenizerFast,
+) -> None:
+    templated.chat_template = (
+        "{% for m in messages %}{{ m.role }}:{{ m.reasoning_content }}:{{ m.content }}"
+        "\n{% endfor %}{{ mood }}"
+    )
+    chat = (ASK, Message("assistant", "yes", thinking="<end>hm"), ASK)
+    ids = encode(templated, chat, {"mood": "!"})
+    assert templated.decode(ids) == "user::the dog?\nassistant:<end>hm:yes\nuser::the dog?\n!"
+    assert templated.convert_tokens_to_ids("<end>") not in ids, "no text is a special token"
+
+
 def test_a_chat_without_a_template_is_lines_of_role_and_content(
     plain: PreTrainedTokenizerFast,
 ) -> None:
@@ -177,7 +190,9 @@ def test_a_prompt_far_too_long_is_refused_without_its_tokens(
 ) -> None:
     read: list[int] = []
 
-    def reading(tokenizer: PreTrainedTokenizerFast, prompt: Prompt) -> tuple[int, ...]:
+    def reading(
+        tokenizer: PreTrainedTokenizerFast, prompt: Prompt, variables: prompts.Variables
+    ) -> tuple[int, ...]:
         read.append(len(prompt))
         return encode(tokenizer, prompt)
 

@@ -64,6 +64,7 @@ def import_all() -> None:
         "tokens": {},
         "answer": True,
         "date": None,
+        "variables": {},
     }
     render(
         ready
@@ -129,7 +130,7 @@ def render(asked: dict[str, Any]) -> str:
         [asked["rows"]],
         chat_template=asked["template"],
         add_generation_prompt=asked["answer"],
-        **asked["tokens"],
+        **asked["tokens"] | asked["variables"],
     )
     text: str = rendered[0][0]
     if len(text) > MOST_TEXT:

@@ -5,8 +5,11 @@ with advantage 1.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -25,13 +28,27 @@ KEPT = 2**16
 """Tokenized demonstrations in the cache: an environment returns the same ones again and again."""
 
 
+class Lesson(NamedTuple):
+    """What a policy is to write to a prompt."""
+
+    prompt: Prompt
+    text: str
+    template: Mapping[str, Any] = MappingProxyType({})
+    """Variables of the chat template: `decode.template` of the agent."""
+
+    @property
+    def key(self) -> tuple[Prompt, str, str]:
+        """The lesson as values that a cache can look up."""
+        return self.prompt, self.text, json.dumps(dict(self.template), sort_keys=True)
+
+
 async def fine_tune(
     policy: Policy,
-    draw: Callable[[int], Sequence[tuple[Prompt, str]]],
+    draw: Callable[[int], Sequence["Lesson | tuple[Prompt, str]"]],
     options: Warmup,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Train `policy` on the (prompt, completion) pairs of `draw(step)`; return all losses.
+    """Train `policy` on the lessons of `draw(step)`, (prompt, completion); return all losses.
 
     `progress(step, loss)` is called after each step. The loss is the mean cross-entropy of the
     completions' tokens (nats), including the end-of-sequence token, at temperature 1. Prompts must
@@ -40,13 +57,11 @@ async def fine_tune(
     Raises: ConfigError if there is nothing to learn, or a pair is longer than the model's context;
     TrainingDiverged.
     """
-    tokenized = lru_cache(maxsize=KEPT)(
-        lambda prompt, text: _tokenize(policy.backbone, prompt, text)
-    )
+    tokenized = lru_cache(maxsize=KEPT)(partial(_tokenize, policy.backbone))
     learner = LocalLearner([policy], {policy.name: options}, options.steps)
     losses = []
     for step in range(options.steps):
-        rows = [tokenized(prompt, text) for prompt, text in draw(step)]
+        rows = [tokenized(*Lesson(*one).key) for one in draw(step)]
         if not rows:
             raise ConfigError(
                 f"warm-up of policy {policy.name} drew no demonstrations at step {step + 1}; "
@@ -79,14 +94,14 @@ def cross_entropy(batch: Batch, logp_BL: Tensor, entropy_BL: Tensor) -> tuple[Te
 
 
 def _tokenize(
-    backbone: Backbone, prompt: Prompt, text: str
+    backbone: Backbone, prompt: Prompt, text: str, template: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if not backbone.eos_ids:
         raise ConfigError(
             "the model has no end-of-sequence token, but the warm-up trains answers to end with "
             "it: set one in its tokenizer"
         )
-    asked = encode(backbone.tokenizer, prompt)
+    asked = encode(backbone.tokenizer, prompt, json.loads(template))
     check_whole([text])
     said = backbone.tokenizer.eos_token_id
     end, rows = (

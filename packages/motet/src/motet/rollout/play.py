@@ -311,7 +311,7 @@ async def _step(
     if isinstance(state, Fault):
         return Outcome(picks, {}, fault=state), None
     said = {agent: samples[agent][pick] for agent, pick in picks.items()}
-    replies = {agent: Reply(completion.text, completion.stop) for agent, completion in said.items()}
+    replies = {agent: completion.reply for agent, completion in said.items()}
     led_to = await attempt(_transition(game, state, replies, game.key(path, index, "step")))
     if isinstance(led_to, Fault):
         return Outcome(picks, {}, fault=led_to), None

@@ -22,7 +22,7 @@ from motet.settings.models import Lora, TinyModel
 from motet.settings.optimizer import Optimizer, Schedule, Warmup
 from motet.settings.pairs import PairReplay, Pairs
 from motet.settings.reward_model import RewardModel
-from motet.settings.rollout import COLDEST, HOTTEST, Decode, Plan, check_temperature
+from motet.settings.rollout import COLDEST, HOTTEST, Decode, Plan, Thinking, check_temperature
 
 __all__ = [
     "COLDEST",
@@ -53,6 +53,7 @@ __all__ = [
     "Schedule",
     "Settings",
     "Share",
+    "Thinking",
     "TinyModel",
     "Warmup",
     "check_temperature",

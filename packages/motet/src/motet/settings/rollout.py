@@ -1,7 +1,7 @@
 """How the games of a step are played: sampling, turns, joint actions."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +28,38 @@ def check_temperature(temperature: float) -> float:
     return temperature
 
 
+class Thinking(Settings):
+    """How an agent thinks before it answers. What it thinks is trained. Rewards and other agents
+    read its answer, which begins behind the end tag, and its later prompts leave the thinking out.
+    """
+
+    start: str = Field("<think>", min_length=1)
+    """How thinking begins. The chat template may write it, or the model."""
+    end: str = Field("</think>", min_length=1)
+    """How it ends. Both may have special tokens, such as <|channel|>final<|message|>."""
+    max_tokens: PositiveInt | None = None
+    """After so many tokens that still think, `closing` is put in, which is not trained, and the
+    model goes on with its answer. null: thinking ends only by itself, or with the completion, which
+    then has no answer."""
+    closing: str | None = None
+    """What is put in. The default is the end tag between line breaks."""
+    shown: bool = False
+    """Whether rewards and other agents read the thinking, too, as a part of the text."""
+
+    @property
+    def closed_by(self) -> str:
+        """What is put in at `max_tokens`."""
+        return f"\n{self.end}\n\n" if self.closing is None else self.closing
+
+    @model_validator(mode="after")
+    def _closes(self) -> Self:
+        if self.end not in self.closed_by:
+            raise ValueError(
+                f"got closing {self.closing!r}; expected one with the end tag, {self.end!r}"
+            )
+        return self
+
+
 class Decode(Settings):
     """Sampling parameters of an agent."""
 
@@ -48,6 +80,22 @@ class Decode(Settings):
     """Whether special tokens inside a completion, such as [THINK] or <|channel|>, are shown in its
     text, which rewards and other agents read. The token that ends it never is. In the prompt of
     another agent they are ordinary characters."""
+    thinking: Thinking | None = None
+    """How the agent thinks before it answers; {}: between <think> and </think>. null: all that it
+    writes is its answer."""
+    template: dict[str, Any] = Field(default_factory=dict)
+    """Variables of the chat template for this agent, such as enable_thinking: false. Those of
+    `models.NAME.template_options` are for all agents of a model and are saved with it."""
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        most = None if self.thinking is None else self.thinking.max_tokens
+        if most is not None and most >= self.max_new_tokens:
+            raise ValueError(
+                f"got thinking.max_tokens {most} and max_new_tokens {self.max_new_tokens}, which "
+                "counts the thinking, too; expected fewer tokens of thinking"
+            )
+        return self
 
 
 class Plan(Settings):

@@ -49,6 +49,7 @@ async def _reference(
             round_.prompt_tokens[id.agent],
             completion.tokens,
             completion.temperature,
+            completion.forced,
         )
         for id, round_, completion in completions_of(episodes)
         if completion.tokens is not None and completion.policy not in team.frozen

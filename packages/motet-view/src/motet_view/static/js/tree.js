@@ -52,6 +52,9 @@
     return sample.pieces ? place : h("div", {}, M.said(sample.text), h("p", { class: "small dim" }, "The tokenizer is not on this machine: one mark for each token."), place);
   }
 
+  const thought = (sample) => sample.thinking && h("details", { class: "prompt" },
+    h("summary", {}, `Thinking (${M.number(sample.thinking.length)} characters)`), M.said(sample.thinking));
+
   function sampleCard(sample, at, advantage, options) {
     const facts = [`sample ${at}`];
     if (sample.logprobs) facts.push(`${sample.logprobs.length} tokens`);
@@ -59,7 +62,7 @@
       h("div", { class: "facts" }, h("span", {}, facts.join(" · ")),
         advantage !== undefined && h("span", { class: `num ${advantage > 1e-9 ? "good" : advantage < -1e-9 ? "bad" : ""}`, }, `advantage ${M.signed(advantage)}`),
         sample.stop === "length" && h("span", { class: "chip warn", title: "cut off at the token limit" }, "cut off")),
-      options.shade && sample.logprobs ? tokens(sample) : M.said(sample.text));
+      options.shade && sample.logprobs ? tokens(sample) : [thought(sample), M.said(sample.text)]);
   }
 
   const key = (path, agent, at) => JSON.stringify([path, agent, at]);

@@ -1,0 +1,119 @@
+"""What an agent thinks before it answers: told from its answer, and ended at its budget.
+
+A completion thinks if its prompt ends with the start tag, as many chat templates write it, or if it
+begins with this tag itself. What follows the end tag is its answer. Tags may be special tokens,
+ordinary text, or both, as in `<|channel|>final<|message|>`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.models.bounded_text import token_ids
+from motet.settings import Thinking
+
+_LAST = 64
+"""Tokens at the end of a prompt in which its start tag is looked for."""
+
+
+def begins_to_think(
+    tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int], thinking: Thinking
+) -> bool:
+    """Return whether a prompt ends with the start tag."""
+    return with_special(tokenizer, prompt[-_LAST:]).rstrip().endswith(thinking.start.rstrip())
+
+
+def with_special(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
+    """Return the text of tokens with the special ones among them."""
+    return str(tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
+
+
+@dataclass(frozen=True)
+class Thought:
+    """A completion in two parts."""
+
+    thinking: str
+    """Without its tags."""
+    answer_from: int
+    """The number of the first token of the answer; that of all tokens if there is no answer."""
+    begun: str = ""
+    """What the token before it already said of the answer."""
+
+
+def thought_of(
+    tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int], thinking: Thinking, *, begins: bool
+) -> Thought:
+    """Return where a completion ends its thinking.
+
+    Without an end tag, all of it is thinking if it began to think, and else all is its answer.
+
+    Args:
+        begins: whether the prompt ends with the start tag.
+    """
+    whole = with_special(tokenizer, tokens)
+    thought, found, _ = whole.partition(thinking.end)
+    opened = thought.lstrip().startswith(thinking.start.rstrip())
+    said = thought.lstrip().removeprefix(thinking.start.rstrip()).strip()
+    if not found:
+        thinks = begins or opened
+        return Thought(said, len(tokens)) if thinks else Thought("", 0)
+    low, high = 0, len(tokens)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if thinking.end in with_special(tokenizer, tokens[:middle]):
+            high = middle
+        else:
+            low = middle
+    return Thought(said, high, with_special(tokenizer, tokens[:high]).partition(thinking.end)[2])
+
+
+@dataclass
+class Thinker:
+    """One completion while it is sampled: whether it thinks, and what must come next."""
+
+    tokenizer: PreTrainedTokenizerBase
+    thinking: Thinking
+    state: Literal["before", "thinks", "answers"]
+    """before: it has not said yet whether it thinks."""
+    answer_from: int = 0
+    forced: tuple[int, int] | None = None
+    """As in a Completion."""
+    to_come: list[int] = field(default_factory=list)
+    """The tokens that are put in next."""
+
+    @classmethod
+    def of(
+        cls, tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int], thinking: Thinking
+    ) -> "Thinker":
+        begins = begins_to_think(tokenizer, prompt, thinking)
+        return cls(tokenizer, thinking, "thinks" if begins else "before")
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Read all tokens so far, of which the last is new."""
+        if self.to_come:
+            del self.to_come[0]
+            if not self.to_come:
+                self._answers(len(tokens))
+            return
+        if self.state == "before":
+            self._begin(with_special(self.tokenizer, tokens).lstrip())
+        if self.state == "thinks":
+            # A token of a tag is at least one byte.
+            last = tokens[-len(self.thinking.end.encode()) - 1 :]
+            if self.thinking.end in with_special(self.tokenizer, last):
+                self._answers(len(tokens))
+            elif self.thinking.max_tokens is not None and len(tokens) >= self.thinking.max_tokens:
+                self.to_come = token_ids(self.tokenizer, self.thinking.closed_by)
+                self.forced = (len(tokens), len(tokens) + len(self.to_come))
+
+    def _begin(self, text: str) -> None:
+        start = self.thinking.start.rstrip()
+        if text.startswith(start):
+            self.state = "thinks"
+        elif not start.startswith(text):
+            self._answers(0)
+
+    def _answers(self, place: int) -> None:
+        self.state, self.answer_from = "answers", place
