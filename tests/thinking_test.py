@@ -118,3 +118,34 @@ def test_a_variable_that_no_template_reads_or_that_is_set_twice_is_refused(
         motet.train(config, runs=tmp_path / "runs", show="silent")
     with pytest.raises(motet.ConfigError, match=facts(message)):
         motet.dry_run(config)
+
+
+# ------------------------------------------------------------------------------ answers of a form
+
+
+FORM = {"temperature": 4.0, "format": {"choices": ["yes", "no", "perhaps"]}}
+
+
+def test_answers_of_a_form_are_trained_resumed_and_replayed(config, tmp_path):
+    config["team"]["b"] = {"policy": "p", "decode": FORM}
+    motet.train(config, runs=tmp_path / "whole", show="silent")
+    run = tmp_path / "whole" / "run"
+    every = [*rounds(run, 1), *rounds(run, 2)]
+    texts = {one.text for round_ in every for one in round_.samples["b"]}
+    assert texts <= {"yes", "no", "perhaps"}
+    assert len(texts) > 1
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        differences = [v for k, v in json.loads(line).items() if "sampling_logp_difference" in k]
+        assert max(differences, default=0) < 1e-4
+    assert motet_compare.replay(run, step=2, show="silent").same
+    short = {**config, "train": {**config["train"], "steps": 1}}
+    motet.train(short, runs=tmp_path / "part", show="silent")
+    motet.train(config, resume=True, runs=tmp_path / "part", show="silent")
+    assert rounds(run, 2) == rounds(tmp_path / "part" / "run", 2)
+
+
+def test_a_form_that_is_none_is_refused_before_anything_is_loaded(config, tmp_path):
+    config["team"]["b"] = {"policy": "p", "decode": {"format": {"regex": "(yes"}}}
+    for refuse in (lambda: motet.dry_run(config), lambda: motet.train(config, runs=tmp_path)):
+        with pytest.raises(motet.ConfigError, match=facts("decode.format: … (yes")):
+            refuse()

@@ -50,6 +50,11 @@ def check_team(config: RunConfig) -> None:
     for agent in config.team:
         decode = config.decode_of(agent)
         _check_temperature(f"agent {agent}", decode.temperature)
+        if decode.format is not None:
+            raise ConfigError(
+                f"agent {agent} has decode.format, but the log-probabilities of vLLM are not those "
+                f"of the tokens that the form allows: drop decode.format, or {INSTEAD}"
+            )
         if decode.thinking is not None and (decode.thinking.max_tokens or decode.stop):
             key = "thinking.max_tokens" if decode.thinking.max_tokens else "stop"
             raise ConfigError(

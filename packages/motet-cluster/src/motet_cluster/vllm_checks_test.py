@@ -34,6 +34,7 @@ def test_a_config_that_vllm_can_sample_passes() -> None:
         ("decode.temperature=2.1", r"temperature 2\.1; .* expected 0\.01 to 2"),
         ("decode.temperature=0.005", r"temperature 0\.005; .* raises lower temperatures"),
         ("decode.top_k=40", "agent aux samples with top_k 40, .* drop top_k"),
+        ("decode.format={choices: [a]}", "agent aux has decode.format, .* drop decode.format"),
         ("decode.thinking={max_tokens: 4}", "agent aux .* drop decode.thinking.max_tokens"),
         (
             "decode={thinking: {}, stop: [x]}",

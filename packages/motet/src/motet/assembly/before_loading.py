@@ -20,6 +20,7 @@ from motet.errors import ConfigError
 from motet.models.chat_template import check_variable, reads_date, tokenizer_with
 from motet.models.completions import CompletionEnds, completion_ends
 from motet.models.content import spelt_tokens
+from motet.models.formats import Vocabulary, check_form
 from motet.models.loading import stored_generation
 from motet.models.prompts import encode
 from motet.settings import ChatTemplate
@@ -37,6 +38,9 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
     """
     notes: list[str] = []
     warnings: list[str] = []
+    for agent in setup.config.team:
+        if (form := setup.config.decode_of(agent).format) is not None:
+            check_form(form)
     played = {setup.config.policies[name].model for name in setup.team.policies}
     for name, base in setup.config.models.items():
         if isinstance(base, EmbeddedModel) or name not in bases or name not in played:
@@ -45,8 +49,11 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
         generation = stored_generation(bases[name])
         ends = completion_ends(bases[name], generation, tokenizer, base.end_tokens)
         for agent in _players(setup, name):
-            own = setup.config.decode_of(agent).template
-            _check_variables(agent, base.template, own, tokenizer)
+            decode = setup.config.decode_of(agent)
+            _check_variables(agent, base.template, decode.template, tokenizer)
+            if decode.format is not None:
+                words = Vocabulary.of(tokenizer, len(tokenizer), ends.ids)
+                words.guide(decode.format, after_thinking=decode.thinking is not None)
         notes.append(_what_ends(name, ends, tokenizer))
         warnings += _open_turns(name, ends, tokenizer)
         if tokenizer.model_max_length < context:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from motet.core import SampleId
+from motet.core import Restriction, SampleId
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Rows:
     """bool [B, Lc]: false at padding."""
     forced_BL: Tensor | None = field(default=None, kw_only=True)
     """bool [B, Lc]: true at tokens that were put in, not sampled. None: there are none."""
+    restrictions: tuple[Restriction | None, ...] = field(default=(), kw_only=True)
+    """The form of each row's answer. Empty: no row has one."""
 
 
 def forced_places(spans: Sequence[tuple[int, int]], length: int) -> Tensor:
@@ -187,4 +189,6 @@ def _rows(batch: AnyBatch, rows: Tensor) -> AnyBatch:
         if field.name.rpartition("_")[2] in ("B", "BL")
         and isinstance(getattr(batch, field.name), Tensor)
     }
+    if isinstance(batch, Batch) and batch.restrictions:
+        taken["restrictions"] = tuple(batch.restrictions[row] for row in rows)
     return replace(batch, **taken)

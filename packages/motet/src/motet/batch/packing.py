@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from motet.batch.batches import Batch, ValueBatch, forced_places
-from motet.core import SampleId, TrainSample, ValueSample
+from motet.core import Restriction, SampleId, TrainSample, ValueSample
 from motet.core.seeding import derive
 from motet.losses import Reduction, token_weights
 
@@ -148,7 +148,13 @@ def _batch(policy: str, samples: Sequence[TrainSample], weights: Mapping[SampleI
         ),
         ids=tuple(sample.id for sample in samples),
         forced_BL=_forced(samples),
+        restrictions=_restrictions(samples),
     )
+
+
+def _restrictions(samples: Sequence[TrainSample]) -> tuple[Restriction | None, ...]:
+    found = tuple(sample.completion.restriction for sample in samples)
+    return found if any(found) else ()
 
 
 def _forced(samples: Sequence[TrainSample]) -> Tensor | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from motet.core.terms import BONUS, MAJORITY_RIGHT, RIGHT, SUCCESS, by_agent
+from motet.settings import AnswerFormat
 
 StopReason = Literal["stop", "length"]
 """Why a completion ended.
@@ -116,6 +117,17 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Restriction:
+    """The form that an answer has, so that its tokens were sampled from those that it allows."""
+
+    format: AnswerFormat
+    first: int = 0
+    """The number of the first token of the answer. Those before it are of a thinking."""
+    after_thinking: bool = False
+    """Whether there was a thinking, so that spaces may stand before the answer."""
+
+
+@dataclass(frozen=True)
 class Completion:
     """One sampled completion.
 
@@ -137,6 +149,8 @@ class Completion:
     """The first of the tokens that were put in, not sampled, and the place behind the last of them:
     the end of a thinking that was too long. They are certain: their log-probabilities are 0 in
     sampling and training, so nothing is learned from them."""
+    restriction: Restriction | None = None
+    """With `decode.format`: its log-probabilities are those of the tokens that the form allows."""
 
     def __post_init__(self) -> None:
         if (self.tokens is None) != (self.logprobs is None):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from motet.core.episodes import Completion, Fault, Prompt
+from motet.core.episodes import Completion, Fault, Prompt, Restriction
 from motet.settings import Decode
 
 
@@ -55,7 +55,8 @@ class Sampler(Protocol):
 class ScoreRequest:
     """A request for the log-probabilities of `tokens` under the reference model of `policy`.
 
-    `temperature` is the one that the tokens were sampled at. `forced` is that of the completion.
+    `temperature` is the one that the tokens were sampled at. `forced` and
+    `restriction` are those of the completion.
     """
 
     policy: str
@@ -63,6 +64,7 @@ class ScoreRequest:
     tokens: tuple[int, ...]
     temperature: float
     forced: tuple[int, int] | None = None
+    restriction: Restriction | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import nn
@@ -16,6 +16,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.models.completions import EndToken, completion_ends
 from motet.models.compute import Attention
+from motet.models.formats import Allowed, Vocabulary
 from motet.models.loading import embeddings_of
 from motet.models.logprobs import score_hidden, score_logits
 from motet.models.rows import PackedRow
@@ -206,16 +207,27 @@ class CausalLM:
         tokens_M: torch.Tensor,
         temperature_M: torch.Tensor,
         want_entropy: bool,
+        allowed: Allowed | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (log-probability of each token, entropy before it): float32 [M], nats.
 
-        The entropy is 0 if `want_entropy` is false.
+        The entropy is 0 if `want_entropy` is false. The distribution is that of the tokens that
+        were `allowed`.
         """
         if self._plain_head:
-            return score_hidden(
-                states_MX, self.model.get_output_embeddings(), tokens_M, temperature_M, want_entropy
-            )
-        return score_logits(states_MX, tokens_M, temperature_M, want_entropy)
+            head = self.model.get_output_embeddings()
+            return score_hidden(states_MX, head, tokens_M, temperature_M, want_entropy, allowed)
+        return score_logits(states_MX, tokens_M, temperature_M, want_entropy, allowed)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the model, for answers of a given form. Raises: ConfigError."""
+        return Vocabulary.of(self.tokenizer, self._logits, self.eos_ids)
+
+    @cached_property
+    def _logits(self) -> int:
+        head = self.model.get_output_embeddings()
+        return len((embeddings_of(self.model) if head is None else head).weight)
 
     @property
     def accepts_positions(self) -> bool:

@@ -22,13 +22,14 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from motet.core import Completion, Fault
+from motet.core import Completion, Fault, Restriction
 from motet.core.seeding import uniforms
 from motet.models import devices
 from motet.models.adapters import Mix
 from motet.models.attention import give_room, leave, select_rows, share_prompts
 from motet.models.backbone import Backbone
 from motet.models.completions import stop_ids, texts_of, with_texts
+from motet.models.formats import FormatFault, unpacked
 from motet.models.prepacked_weights import prepacked
 from motet.models.rows import common_beginning, padded, positions
 from motet.models.thinking import Thinker
@@ -114,6 +115,7 @@ def decode(
             between()
             if step == PATIENCE:
                 faster.enter_context(prepacked(backbone.model, len(batch.row_B)))
+            sampled.restrict(batch.row_B, batch.logits_BV)
             token_B, logp_B = draw(
                 batch.logits_BV, sampled.uniform_BL[batch.row_B, step], batch.rules
             )
@@ -267,6 +269,16 @@ class _SampledTokens:
             for row, one in enumerate(requests)
             if one.decode.thinking is not None
         }
+        # With a format, what is no thinking must be of its form from the first token on.
+        for row, thinker in list(self._thinkers.items()):
+            if requests[row].decode.format is not None and thinker.state == "before":
+                del self._thinkers[row]
+        self._guides = {
+            row: backbone.vocabulary.guide(form, after_thinking=row in self._thinkers)
+            for row, one in enumerate(requests)
+            if (form := one.decode.format) is not None
+        }
+        self._failed: dict[int, FormatFault] = {}
         self._ends = backbone.eos_ids
         self._eos = torch.tensor(self._ends, dtype=torch.int64, device=device)
         self._own_ends = _padded_ends(
@@ -284,6 +296,47 @@ class _SampledTokens:
         self.uniform_BL = table_BL.to(
             device, torch.float32 if device.type == "mps" else torch.float64
         )
+
+    def restrict(self, row_B: Tensor, logits_BV: Tensor) -> None:
+        """Forbid, in place, the tokens that the format of an answer does not allow."""
+        answering = self._answering(row_B)
+        masks = [mask for _, row in answering if (mask := self._allowed(row)) is not None]
+        places = [place for place, row in answering if row not in self._failed]
+        if not masks:
+            return
+        bits_FW = torch.from_numpy(np.stack(masks)).to(logits_BV.device)
+        allowed_FV = unpacked(bits_FW, logits_BV.shape[1])
+        logits_BV[places] = logits_BV[places].masked_fill(~allowed_FV, -torch.inf)
+
+    def _answering(self, row_B: Tensor) -> list[tuple[int, int]]:
+        """Return (place in the batch, row) of each open row that writes an answer of a form."""
+        if not self._guides:
+            return []
+        rows, open_rows = row_B.tolist(), self.open_B[row_B].tolist()
+        return [
+            (place, row)
+            for place, row in enumerate(rows)
+            if open_rows[place]
+            and row in self._guides
+            and row not in self._failed
+            and self._answer_from(row) is not None
+        ]
+
+    def _guide(self, row_B: Tensor, token_B: Tensor) -> None:
+        answering = self._answering(row_B)
+        tokens = token_B.tolist() if answering else []
+        for place, row in answering:
+            try:
+                self._guides[row].read(tokens[place])
+            except FormatFault as fault:
+                self._failed[row] = fault
+
+    def _allowed(self, row: int) -> np.ndarray | None:
+        try:
+            return self._guides[row].allowed()
+        except FormatFault as fault:
+            self._failed[row] = fault
+            return None
 
     def put_in(self, row_B: Tensor, token_B: Tensor, logp_B: Tensor) -> None:
         """Write the tokens that must come next over those that were drawn. They are certain."""
@@ -305,6 +358,7 @@ class _SampledTokens:
         stopped_B = torch.isin(token_B, self._eos)
         if self._own_ends is not None:
             stopped_B |= (token_B[:, None] == self._own_ends[row_B]).any(dim=1)
+        self._guide(row_B, token_B)
         if self._thinkers:
             self._let_think(row_B, step, was_open_B)
         if any(self._stops):
@@ -382,6 +436,7 @@ class _SampledTokens:
                 tuple(logp),
                 request.decode.temperature,
                 forced=self._forced(row, len(own)),
+                restriction=self._restriction(row),
             )
             for row, request, own, logp, ended in zip(
                 rows, requests, tokens, logprobs, stopped, strict=True
@@ -390,6 +445,7 @@ class _SampledTokens:
         decodes = [request.decode for request in requests]
         prompts = [self._prompts[row] for row in rows]
         finished = with_texts(self._tokenizer, sampled, decodes, prompts, self._ends)
+        finished = [self._fault(row) or one for row, one in zip(rows, finished, strict=True)]
         self._completions |= zip(rows, finished, strict=True)
         if self._on_completion is not None:
             for row in rows:
@@ -400,6 +456,19 @@ class _SampledTokens:
         if thinker is None or thinker.forced is None or thinker.forced[0] >= length:
             return None
         return thinker.forced[0], min(thinker.forced[1], length)
+
+    def _restriction(self, row: int) -> Restriction | None:
+        form, first = self._requests[row].decode.format, self._answer_from(row)
+        if form is None or first is None:
+            return None
+        return Restriction(form, first, after_thinking=row in self._thinkers)
+
+    def _fault(self, row: int) -> Fault | None:
+        failed = self._failed.get(row)
+        if failed is None:
+            return None
+        said = f"policy {self._requests[row].policy}: {failed}"
+        return Fault("sampler", FormatFault.cause, said)
 
     def completions(self) -> list[Completion | Fault]:
         """Return all completions in the order of the requests, after the last row was removed."""

@@ -17,6 +17,7 @@ from motet.batch.batches import forced_places
 from motet.core import ScoreRequest
 from motet.models.attention import select_rows
 from motet.models.backbone import Backbone
+from motet.models.formats import Allowed, allowed_at
 from motet.models.rows import PackedRow, padded, positions
 
 
@@ -26,8 +27,9 @@ def forward(
     """Return (log-probability of each completion token, entropy before it): float32 [B, Lc] each.
 
     The unit is nats; both are 0 where `mask_BL` is off and for forced tokens, which are certain,
-    and both refer to the full softmax(logits / temperature). The entropy is 0 if it is not wanted.
-    All tensors are on the backbone's device, whose active policy computes.
+    and both refer to the full softmax(logits / temperature), or to that of the tokens that the form
+    of an answer allows. The entropy is 0 if it is not wanted. All tensors are on the backbone's
+    device, whose active policy computes.
     """
     tokens_BL, mask_BL = rows.tokens_BL, rows.mask_BL
     if backbone.packs_sequences:
@@ -38,7 +40,11 @@ def forward(
         states_MX = _whole(backbone, rows)[mask_BL]
     temperature_BL = temperature_B[:, None].expand_as(tokens_BL)
     logp_M, entropy_M = backbone.score(
-        states_MX, tokens_BL[mask_BL], temperature_BL[mask_BL], want_entropy
+        states_MX,
+        tokens_BL[mask_BL],
+        temperature_BL[mask_BL],
+        want_entropy,
+        _allowed(backbone, rows),
     )
     if rows.forced_BL is not None:
         certain_M = rows.forced_BL[mask_BL]
@@ -66,6 +72,7 @@ def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list
             [request.tokens for request in requests], backbone.pad_id, "right", backbone.device
         ),
         forced_BL=_forced(requests, backbone.device),
+        restrictions=tuple(request.restriction for request in requests),
     )
     temperature_B = torch.tensor(
         [request.temperature for request in requests], device=backbone.device
@@ -75,6 +82,19 @@ def score_requests(backbone: Backbone, requests: Sequence[ScoreRequest]) -> list
         tuple(row[: len(request.tokens)])
         for row, request in zip(logp_BL.tolist(), requests, strict=True)
     ]
+
+
+def _allowed(backbone: Backbone, rows: Rows) -> Allowed | None:
+    """Return the tokens that the forms of the answers allow, where they have any."""
+    if not any(rows.restrictions):
+        return None
+    answers = [
+        row[:length]
+        for row, length in zip(
+            rows.tokens_BL.tolist(), rows.mask_BL.sum(dim=1).tolist(), strict=True
+        )
+    ]
+    return allowed_at(backbone.vocabulary, answers, rows.restrictions, backbone.device)
 
 
 def _forced(requests: Sequence[ScoreRequest], device: torch.device) -> Tensor | None:

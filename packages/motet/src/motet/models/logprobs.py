@@ -18,37 +18,48 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
+from motet.models.formats import Allowed
+
 CHUNK = 2**22
 """Logits computed at once, unless `ROWS` tokens have more: few enough for a processor's cache."""
 ROWS = 64
 
 
 def score_hidden(
-    hidden_MH: Tensor, head: nn.Linear, tokens_M: Tensor, temperature_M: Tensor, want_entropy: bool
+    hidden_MH: Tensor,
+    head: nn.Linear,
+    tokens_M: Tensor,
+    temperature_M: Tensor,
+    want_entropy: bool,
+    allowed: Allowed | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (log-probability of the tokens, entropy) under softmax(head(hidden) / temperature).
 
     Both are float32 [M]; the entropy is 0 if it is not wanted. The gradient of the head is summed
-    in float32.
+    in float32. The softmax is that of the tokens that were `allowed`.
     """
     trained = any(
         weight is not None and weight.requires_grad for weight in (head.weight, head.bias)
     )
     slopes = torch.is_grad_enabled() and hidden_MH.requires_grad and not trained
     logp_M, entropy_M = _Scored.apply(  # type: ignore[no-untyped-call] # torch does not type it
-        hidden_MH, head.weight, head.bias, tokens_M, temperature_M, want_entropy, slopes
+        hidden_MH, head.weight, head.bias, tokens_M, temperature_M, want_entropy, slopes, allowed
     )
     return logp_M, entropy_M
 
 
 def score_logits(
-    logits_MV: Tensor, tokens_M: Tensor, temperature_M: Tensor, want_entropy: bool
+    logits_MV: Tensor,
+    tokens_M: Tensor,
+    temperature_M: Tensor,
+    want_entropy: bool,
+    allowed: Allowed | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the same from existing logits."""
     scored = [
         checkpoint(
             _score,
-            logits_MV[part],
+            logits_MV[part] if allowed is None else allowed.forbid(part, logits_MV[part].float()),
             tokens_M[part],
             temperature_M[part],
             want_entropy,
@@ -91,12 +102,15 @@ class _Scored(torch.autograd.Function):
         temperature_M: Tensor,
         want_entropy: bool,
         slopes: bool,
+        allowed: Allowed | None,
     ) -> tuple[Tensor, Tensor]:
         logp_M = torch.empty(len(hidden_MH), device=hidden_MH.device)
         slope_MH = torch.empty_like(hidden_MH) if slopes else None
         entropy_M = torch.zeros_like(logp_M)
         for part, scaled_MV, p_MV in _buffers(hidden_MH, weight_VH):
             _scaled(hidden_MH[part], weight_VH, bias_V, temperature_M[part], scaled_MV)
+            if allowed is not None:
+                allowed.forbid_(part, scaled_MV)
             torch.softmax(scaled_MV, dim=-1, out=p_MV)
             logp_MV = scaled_MV.sub_(_logsumexp(scaled_MV, p_MV)[:, None])
             logp_M[part] = logp_MV.gather(1, tokens_M[part, None]).squeeze(1)
@@ -109,6 +123,7 @@ class _Scored(torch.autograd.Function):
                 slope_MH[part] = (
                     slope_MV.div_(temperature_M[part, None]).to(weight_VH.dtype) @ weight_VH
                 )
+        ctx.allowed = allowed
         ctx.save_for_backward(hidden_MH, weight_VH, bias_V, tokens_M, temperature_M, slope_MH)
         ctx.set_materialize_grads(False)
         return logp_M, entropy_M
@@ -122,7 +137,7 @@ class _Scored(torch.autograd.Function):
             grad_MH = (
                 None if for_logp_M is None else (slope_MH * for_logp_M[:, None]).to(slope_MH.dtype)
             )
-            return grad_MH, *[None] * 6
+            return grad_MH, *[None] * 7
         into_hidden, into_weight, into_bias = ctx.needs_input_grad[:3]
         hidden_grad_MH = torch.empty_like(hidden_MH) if into_hidden else None
         # Sums over all tokens, in float32 for any dtype of the weights.
@@ -130,6 +145,8 @@ class _Scored(torch.autograd.Function):
         bias_grad_V = torch.zeros_like(bias_V, dtype=torch.float32) if into_bias else None
         for part, scaled_MV, grad_MV in _buffers(hidden_MH, weight_VH):
             _scaled(hidden_MH[part], weight_VH, bias_V, temperature_M[part], scaled_MV)
+            if ctx.allowed is not None:
+                ctx.allowed.forbid_(part, scaled_MV)
             torch.softmax(scaled_MV, dim=-1, out=grad_MV)
             factor_M = (
                 torch.zeros_like(temperature_M[part]) if for_logp_M is None else for_logp_M[part]
@@ -158,7 +175,7 @@ class _Scored(torch.autograd.Function):
             if bias_grad_V is not None:
                 bias_grad_V += grad_MV.sum(dim=0)
         grads = (hidden_grad_MH, weight_grad_VH, bias_grad_V)
-        return *(None if grad is None else grad.to(weight_VH.dtype) for grad in grads), *[None] * 4
+        return *(None if grad is None else grad.to(weight_VH.dtype) for grad in grads), *[None] * 5
 
 
 def _buffers(hidden_MH: Tensor, weight_VH: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:

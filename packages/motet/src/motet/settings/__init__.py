@@ -22,7 +22,15 @@ from motet.settings.models import Lora, TinyModel
 from motet.settings.optimizer import Optimizer, Schedule, Warmup
 from motet.settings.pairs import PairReplay, Pairs
 from motet.settings.reward_model import RewardModel
-from motet.settings.rollout import COLDEST, HOTTEST, Decode, Plan, Thinking, check_temperature
+from motet.settings.rollout import (
+    COLDEST,
+    HOTTEST,
+    AnswerFormat,
+    Decode,
+    Plan,
+    Thinking,
+    check_temperature,
+)
 
 __all__ = [
     "COLDEST",
@@ -30,6 +38,7 @@ __all__ = [
     "HOTTEST",
     "AlarmBounds",
     "Algorithm",
+    "AnswerFormat",
     "ByKey",
     "ChatTemplate",
     "CispoLoss",

@@ -60,6 +60,28 @@ class Thinking(Settings):
         return self
 
 
+class AnswerFormat(Settings):
+    """The form of an answer, one of three. All other tokens have probability 0, in sampling and in
+    training."""
+
+    choices: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(None, min_length=1)
+    """One of these texts."""
+    regex: str | None = Field(None, min_length=1)
+    """A text that this regular expression matches as a whole; without lookaround and references."""
+    json_schema: dict[str, Any] | None = None
+    """JSON of this schema, such as {type: object, properties: {price: {type: number}}}."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in ("choices", "regex", "json_schema") if getattr(self, name)]
+        if len(given) != 1:
+            raise ValueError(
+                f"got {' and '.join(given) or 'nothing'}; expected one of choices, regex and "
+                "json_schema"
+            )
+        return self
+
+
 class Decode(Settings):
     """Sampling parameters of an agent."""
 
@@ -83,6 +105,9 @@ class Decode(Settings):
     thinking: Thinking | None = None
     """How the agent thinks before it answers; {}: between <think> and </think>. null: all that it
     writes is its answer."""
+    format: AnswerFormat | None = None
+    """The form of the answer: {choices: [yes, no]}, {regex: ...} or {json_schema: ...}. It needs
+    pip install "motet[formats]"."""
     template: dict[str, Any] = Field(default_factory=dict)
     """Variables of the chat template for this agent, such as enable_thinking: false. Those of
     `models.NAME.template_options` are for all agents of a model and are saved with it."""

@@ -50,6 +50,7 @@ async def _reference(
             completion.tokens,
             completion.temperature,
             completion.forced,
+            completion.restriction,
         )
         for id, round_, completion in completions_of(episodes)
         if completion.tokens is not None and completion.policy not in team.frozen

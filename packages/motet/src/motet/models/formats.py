@@ -1,0 +1,216 @@
+"""Answers of a given form: which tokens a regular expression, a list of choices or a JSON schema
+allows next, in sampling and in training.
+
+The tokens that are not allowed have probability 0, and the others are normalised: this distribution
+is the policy. So its log-probabilities, not those of the whole softmax, are recorded, trained and
+compared with the reference. llguidance (the extra `motet[formats]`) tells which tokens are allowed:
+it works on bytes, so any tokenization of an allowed text is allowed, and it needs no torch.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from motet.core import Restriction
+from motet.errors import ConfigError, SamplerFault, shortened
+from motet.settings import AnswerFormat
+
+MISSING = 'decode.format needs the package llguidance: pip install "motet[formats]"'
+WORD = 32
+"""Tokens in one number of a mask."""
+LOWEST = -1e30
+"""The logit of a token that is not allowed. Its term of an entropy is 0, but 0 * inf is NaN."""
+
+
+class FormatFault(SamplerFault):
+    """A form is too complex for what was written so far."""
+
+    cause = "format"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokens of a model, as llguidance reads them."""
+
+    tokens: Any
+    """llguidance.LLTokenizer"""
+    size: int
+    """How many logits the model has."""
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, size: int, ends: Sequence[int]) -> "Vocabulary":
+        """Return it for a model with `size` logits whose completions end at the tokens `ends`.
+
+        Raises: ConfigError without llguidance, an end token, or a tokenizer that it can read.
+        """
+        known = _KNOWN.setdefault(tokenizer, {})
+        key = (size, tuple(ends))
+        if key not in known:
+            known[key] = cls(_read(tokenizer, size, list(ends)), size)
+        return known[key]
+
+    def guide(self, restriction: AnswerFormat, *, after_thinking: bool = False) -> "Guide":
+        """Return what follows an answer of this form. Raises: ConfigError if it is none."""
+        text = _grammar(restriction, after_thinking)
+        known = _started(self.tokens, text)
+        return Guide(known.deep_copy(), self.size)
+
+
+_KNOWN: WeakKeyDictionary[
+    PreTrainedTokenizerBase, dict[tuple[int, tuple[int, ...]], Vocabulary]
+] = WeakKeyDictionary()
+
+
+def _read(tokenizer: PreTrainedTokenizerBase, size: int, ends: list[int]) -> Any:
+    try:
+        from llguidance import hf
+    except ImportError as error:
+        raise ConfigError(MISSING) from error
+    if not ends:
+        raise ConfigError(
+            "decode.format needs a token that ends an answer, and the model has none: set "
+            "models.NAME.end_tokens"
+        )
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ConfigError(
+            f"decode.format cannot read the tokens of a {type(tokenizer).__name__}; expected a "
+            "model with a tokenizer.json"
+        )
+    try:
+        return hf.from_tokenizer(tokenizer, n_vocab=max(size, len(tokenizer)), eos_token=ends)
+    except Exception as error:  # a library's own exceptions
+        raise ConfigError(
+            f"decode.format cannot read the tokens of this model: {shortened(str(error))}"
+        ) from error
+
+
+def check_form(form: AnswerFormat) -> None:
+    """Check a form without a model. Raises: ConfigError if it is none, or without llguidance."""
+    _check(_grammar(form, after_thinking=False), None)
+
+
+def _check(grammar: str, tokens: Any) -> None:
+    try:
+        from llguidance import LLMatcher
+    except ImportError as error:
+        raise ConfigError(MISSING) from error
+    if wrong := LLMatcher.validate_grammar(grammar, tokens):
+        raise ConfigError(f"decode.format: {shortened(wrong.strip())}; in {shortened(grammar)}")
+
+
+@lru_cache(maxsize=64)
+def _started(tokens: Any, grammar: str) -> Any:
+    from llguidance import LLMatcher
+
+    _check(grammar, tokens)
+    return LLMatcher(tokens, grammar, log_level=0)
+
+
+def _grammar(form: AnswerFormat, after_thinking: bool) -> str:
+    """Return the form as a grammar of Lark, with spaces before it behind a thinking."""
+    if form.choices is not None:
+        answer = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in form.choices)
+    elif form.regex is not None:
+        escaped = re.sub(r"(?<!\\)((?:\\\\)*)/", r"\1\/", form.regex)
+        answer = f"/{escaped}/"
+    else:
+        answer = f"%json {json.dumps(form.json_schema, ensure_ascii=False)}"
+    spaces = "SPACES: /[ \\n]{1,8}/\n" if after_thinking else ""
+    return f"start: {'SPACES? ' if after_thinking else ''}answer\n{spaces}answer: {answer}\n"
+
+
+class Guide:
+    """One answer while it is written: which tokens may come next."""
+
+    def __init__(self, matcher: Any, size: int) -> None:
+        self._matcher, self._size = matcher, size
+
+    def allowed(self) -> np.ndarray:
+        """Return bits of the tokens that may come next, int32 [V / 32].
+
+        Raises: FormatFault.
+        """
+        from llguidance import numpy as bits
+
+        mask_1W: np.ndarray = bits.allocate_token_bitmask(1, self._size)
+        bits.fill_next_token_bitmask(self._matcher, mask_1W)
+        self._check()
+        first: np.ndarray = mask_1W[0]
+        return first
+
+    def read(self, token: int) -> None:
+        """Read the token that was written. Raises: FormatFault."""
+        self._matcher.consume_token(token)
+        self._check()
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise FormatFault(f"decode.format: {shortened(self._matcher.get_error())}")
+
+
+def unpacked(bits_FW: Tensor, size: int) -> Tensor:
+    """Return bool [R, V] of masks in bits, int32 [R, W]."""
+    at_W = torch.arange(WORD, device=bits_FW.device, dtype=torch.int32)
+    return (((bits_FW[:, :, None] >> at_W) & 1) == 1).flatten(1)[:, :size]
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The tokens that were allowed at some of M places."""
+
+    row_M: Tensor
+    """int64: the row of each place in `bits_FW`; -1 where all tokens are allowed."""
+    bits_FW: Tensor
+    """int32: one bit per token of the vocabulary."""
+
+    def forbid(self, part: slice, logits_MV: Tensor) -> Tensor:
+        """Return the logits of a part of the places, so low for tokens that are not allowed that
+        their probability is 0."""
+        forbidden_MV = self._forbidden(part, logits_MV.shape[1])
+        return logits_MV.masked_fill(forbidden_MV, LOWEST)
+
+    def forbid_(self, part: slice, logits_MV: Tensor) -> None:
+        """Do the same in place."""
+        logits_MV.masked_fill_(self._forbidden(part, logits_MV.shape[1]), LOWEST)
+
+    def _forbidden(self, part: slice, size: int) -> Tensor:
+        row_M = self.row_M[part]
+        allowed_MV = unpacked(self.bits_FW[row_M.clamp(min=0)], size)
+        return (row_M >= 0)[:, None] & ~allowed_MV
+
+
+def allowed_at(
+    vocabulary: Vocabulary,
+    answers: Sequence[Sequence[int]],
+    restrictions: Sequence[Restriction | None],
+    device: torch.device,
+) -> Allowed | None:
+    """Return the tokens that were allowed at each token of `answers`, one after the other.
+
+    None: all tokens, everywhere.
+    """
+    rows: list[int] = []
+    masks: list[np.ndarray] = []
+    for tokens, restriction in zip(answers, restrictions, strict=True):
+        first = len(tokens) if restriction is None else min(restriction.first, len(tokens))
+        rows += [-1] * first
+        if restriction is None or first == len(tokens):
+            continue
+        guide = vocabulary.guide(restriction.format, after_thinking=restriction.after_thinking)
+        for token in tokens[first:]:
+            rows.append(len(masks))
+            masks.append(guide.allowed())
+            guide.read(token)
+    if not masks:
+        return None
+    return Allowed(torch.tensor(rows, device=device), torch.from_numpy(np.stack(masks)).to(device))
