@@ -55,6 +55,16 @@ HYBRID: Mapping[str, Any] = {
 MAMBA: Mapping[str, Any] = {
     "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 2, "mamba_d_state": 8,
 }  # fmt: skip
+EYES: Mapping[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "image_size": 28, "patch_size": 14,
+}  # fmt: skip
+QWEN_EYES: Mapping[str, Any] = {
+    "depth": 1, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "patch_size": 14,
+    "out_hidden_size": 32, "in_channels": 3,
+}  # fmt: skip
+THREE_AXES = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+"""Positions of a text, and of rows and columns of pictures."""
 _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "afmoe": ("afmoe", {**EXPERTS, **MIXED, "num_dense_layers": 1}),
     "apertus": ("apertus", SIZES),
@@ -87,6 +97,64 @@ _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gemma": ("gemma", SIZES),
     "gemma 2": ("gemma2", {**SIZES, **MIXED, **CAPPED}),
     "gemma 3": ("gemma3_text", {**SIZES, **MIXED}),
+    "gemma 3 with pictures": (
+        "gemma3", {"text_config": SIZES, "vision_config": EYES, "mm_tokens_per_image": 4},
+    ),
+    "gemma 4 with pictures": (
+        "gemma4", {"text_config": SIZES, "vision_config": EYES, "audio_config": None},
+    ),
+    "glm 4v": (
+        "glm4v",
+        {"text_config": {**SIZES, "rope_parameters": THREE_AXES}, "vision_config": QWEN_EYES},
+    ),
+    "internvl": (
+        "internvl",
+        {
+            "text_config": {**SIZES, "model_type": "qwen3"},
+            "vision_config": {**EYES, "image_size": [28, 28], "patch_size": [14, 14]},
+        },
+    ),
+    "lfm 2 vl": (
+        "lfm2_vl",
+        {
+            "text_config": {
+                **SIZES, "model_type": "lfm2", "layer_types": ["conv", "full_attention"],
+            },
+            "vision_config": EYES,
+        },
+    ),
+    "llava": (
+        "llava",
+        {
+            "text_config": {**SIZES, "model_type": "llama"},
+            "vision_config": {**EYES, "model_type": "clip_vision_model"},
+        },
+    ),
+    "mistral 3 with pictures": (
+        "mistral3",
+        {
+            "text_config": {**SIZES, "model_type": "ministral3"},
+            "vision_config": {**EYES, "model_type": "pixtral"},
+        },
+    ),
+    "qwen 2.5 vl": (
+        "qwen2_5_vl",
+        {"text_config": {**SIZES, "rope_parameters": THREE_AXES}, "vision_config": QWEN_EYES},
+    ),
+    "qwen 3 vl": (
+        "qwen3_vl",
+        {
+            "text_config": {**SIZES, "rope_parameters": THREE_AXES},
+            "vision_config": {**QWEN_EYES, "deepstack_visual_indexes": [0]},
+        },
+    ),
+    "qwen 3.5 with pictures": (
+        "qwen3_5", {"text_config": {**SIZES, **HYBRID}, "vision_config": QWEN_EYES},
+    ),
+    "smolvlm": (
+        "smolvlm",
+        {"text_config": {**SIZES, "model_type": "llama"}, "vision_config": EYES},
+    ),
     "gemma 4": ("gemma4_text", {**SIZES, **MIXED}),
     "glm": ("glm", SIZES),
     "glm 4": ("glm4", SIZES),
@@ -125,6 +193,14 @@ _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         {**EXPERTS, "layer_types": ["conv", "full_attention"], "num_dense_layers": 1}),
     "lfm 3": ("lfm3", {**SIZES, "layer_types": ["conv", "full_attention"]}),
     "llama": ("llama", SIZES),
+    "llama 4": (
+        "llama4_text",
+        {
+            **EXPERTS, "intermediate_size_mlp": 48, "attention_chunk_size": WINDOW,
+            "no_rope_layers": [1, 0],
+            "layer_types": ["chunked_attention", "full_attention"],
+        },
+    ),
     "llama with linear rope": ("llama", {**SIZES, "rope_parameters": ROPE}),
     "mamba": ("mamba", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2,
         "state_size": 4}),
@@ -181,15 +257,6 @@ SOUND = {kind: made for kind, made in _SOUND.items() if made[0] in CONFIG_MAPPIN
 """Name -> the transformers model type, and its settings. An older transformers lacks some."""
 
 _REFUSED: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
-    "llama 4": (
-        "llama4_text",
-        {
-            **EXPERTS, "intermediate_size_mlp": 48, "attention_chunk_size": WINDOW,
-            "no_rope_layers": [1, 0],
-            "layer_types": ["chunked_attention", "full_attention"],
-        },
-        r"\(Llama4ForCausalLM\) .*base model .*language head",
-    ),
     "minimax": ("minimax", EXPERTS, "MiniMaxCache"),
     "rwkv": ("rwkv", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2},
         "keeps no cache"),
@@ -220,7 +287,9 @@ def make(kind: str, folder: Path, *, zero: bool = False, **changes: Any) -> Path
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         config = AutoConfig.for_model(name, **{**settings, **changes})
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        whole = transformers.AutoModelForImageTextToText
+        reads = whole if type(config) in whole._model_mapping else transformers.AutoModelForCausalLM
+        model = reads.from_config(config)
         for weight in model.parameters():
             if weight.ndim > 1:
                 torch.nn.init.normal_(weight, std=0.25)

@@ -23,7 +23,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from transformers import AutoModelForCausalLM
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter
 from transformers.modeling_utils import PreTrainedModel
@@ -32,7 +31,13 @@ from motet.models import devices
 from motet.models.causal_lm import blocks_of
 from motet.models.compute import Attention
 from motet.models.folder import EXPECTED, allowed_contents, library
-from motet.models.loading import described, generation_of, named, named_and_without_dropout
+from motet.models.loading import (
+    auto_class,
+    described,
+    generation_of,
+    named,
+    named_and_without_dropout,
+)
 from motet.models.shards import Shards, first_of, read_into, stored_shapes, whole
 
 R = TypeVar("R")
@@ -235,7 +240,7 @@ def hollow_model(source: str | Path, attention: Attention) -> PreTrainedModel | 
             return None
         chosen = {} if attention == "auto" else {"attn_implementation": attention}
         with library(named(source), EXPECTED), _weights_on_meta():
-            model: PreTrainedModel = AutoModelForCausalLM.from_config(
+            model: PreTrainedModel = auto_class(config).from_config(
                 config, dtype=torch.float32, trust_remote_code=False, **chosen
             )
         model.generation_config = generation_of(source, view, config)

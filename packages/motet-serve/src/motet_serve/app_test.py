@@ -4,12 +4,14 @@ import asyncio
 import gc
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import httpx2
 import openai
 import pytest
 
 from motet.errors import EnginesLost
+from motet.settings import Decode, Thinking
 from motet_serve.app import create_app
 from motet_serve.http.metrics import ServerMetrics
 from motet_serve.http.refusals import Refusal
@@ -27,8 +29,8 @@ NAMES = ("team", "team/a")
 class Talk:
     """A served team: its sampler, OpenAI's client, and a plain client."""
 
-    def __init__(self, saying, app, plain):
-        self.saying, self.app, self.plain = saying, app, plain
+    def __init__(self, saying, app, plain, team):
+        self.saying, self.app, self.plain, self.team = saying, app, plain, team
 
     def client(self, key="any"):
         transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False)
@@ -53,14 +55,15 @@ async def talking(key=None, **limits):
     saying, chosen = Saying(), TeamServerSettings(**limits)
     metrics = ServerMetrics("motet_team_")
     shared = SharedSampler(saying, chosen.max_batch, metrics.batch)
-    app = create_app(saying_team(shared), "1.2.3", key, chosen, metrics)
+    team = saying_team(shared)
+    app = create_app(team, "1.2.3", key, chosen, metrics)
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
     try:
         async with (
             app.router.lifespan_context(app),
             httpx2.AsyncClient(transport=transport, base_url="http://x") as plain,
         ):
-            yield Talk(saying, app, plain)
+            yield Talk(saying, app, plain, team)
     finally:
         saying.release.set()
         shared.close()
@@ -118,6 +121,23 @@ def test_a_stream_is_the_same_answer_in_pieces():
         assert own[0].delta.role == "assistant"
         told = [m for one in own for m in (one.delta.model_extra or {}).get("agent_messages", [])]
         assert told == choice.message.model_extra["agent_messages"]
+
+
+def test_what_an_agent_thought_stands_beside_its_answer():
+    async def work(talk):
+        thinks = Decode(thinking=Thinking())
+        talk.team.team = replace(talk.team.team, decode={"a": Decode(), "b": thinks})
+        answers = [await talk.ask(model=f"team/{agent}", show_messages=True) for agent in "ab"]
+        chunks = [one async for one in await talk.ask(model="team/b", stream=True)]
+        return answers, chunks
+
+    (plain, thought), chunks = run(work)
+    assert "reasoning_content" not in plain.choices[0].message.model_extra
+    said = thought.choices[0].message.model_extra
+    assert said["reasoning_content"] == said["agent_messages"][0]["reasoning_content"] == "hm"
+    deltas = [one.choices[0].delta for one in chunks]
+    assert [one.model_extra for one in deltas if one.model_extra] == [{"reasoning_content": "hm"}]
+    assert "hm" not in "".join(one.content or "" for one in deltas)
 
 
 def test_the_agents_are_models_of_their_own():

@@ -276,7 +276,13 @@ ERROR_SCHEMA: dict[str, Any] = {
 
 
 def plain_message(message: AgentMessage) -> dict[str, Any]:
-    return {"agent": message.agent, "turn": message.turn + 1, "content": message.text}
+    said = {"agent": message.agent, "turn": message.turn + 1, "content": message.text}
+    return said | _thought(message.thinking)
+
+
+def _thought(thinking: str) -> dict[str, str]:
+    """Return thinking as vLLM and others name it; nothing if there is none."""
+    return {"reasoning_content": thinking} if thinking else {}
 
 
 def usage_of(answers: Sequence[TeamAnswer]) -> dict[str, int]:
@@ -297,6 +303,7 @@ def completion_of(
     choices = []
     for index, answer in enumerate(answers):
         message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+        message |= _thought(answer.thinking)
         if shown:
             message["agent_messages"] = [plain_message(one) for one in answer.messages]
         choices.append(

@@ -84,6 +84,8 @@ class AnswerStream:
                         yield chunk(index, {"agent_messages": [plain_message(what)]})
                     continue
                 answers[index] = what
+                if what.thinking:
+                    yield chunk(index, {"reasoning_content": what.thinking})
                 for piece in PIECE.findall(what.text):
                     yield chunk(index, {"content": piece})
                 yield chunk(index, {}, what.stop)

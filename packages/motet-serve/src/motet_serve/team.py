@@ -45,6 +45,8 @@ class AgentMessage:
     stop: StopReason
     prompt_tokens: int
     completion_tokens: int
+    thinking: str = ""
+    """What the agent thought before it, with `decode.thinking`."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,12 @@ class TeamAnswer:
 
     text: str
     messages: tuple[AgentMessage, ...]
+
+    @property
+    def thinking(self) -> str:
+        """What was thought before the answer, if it is the last message."""
+        last = self.messages[-1]
+        return last.thinking if last.text == self.text else ""
 
     @property
     def stop(self) -> StopReason:
@@ -210,8 +218,9 @@ class _Noting:
     def _note(self, agent: str, turn: int, answer: Sampled) -> None:
         (said,) = answer.completions
         message = AgentMessage(
-            agent, turn, said.text, said.stop, len(answer.prompt_tokens), len(said.tokens or ())
-        )
+            agent, turn, said.text, said.stop, len(answer.prompt_tokens), len(said.tokens or ()),
+            said.thinking,
+        )  # fmt: skip
         self.messages.append(message)
         self._on_message(message)
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from motet.config.schema import RunConfig
 from motet.config.sections import ModelConfig
@@ -25,7 +25,14 @@ from motet.models.chat_template import tokenizer_with
 from motet.models.compute import DTYPES, Quantize, stored_as
 from motet.models.devices import memory_of_device, resolve_device
 from motet.models.folder import allowed_contents, library
-from motet.models.loading import config_of, embeddings_of, load_model, load_tokenizer
+from motet.models.loading import (
+    auto_class,
+    config_of,
+    embeddings_of,
+    load_config,
+    load_model,
+    load_tokenizer,
+)
 from motet_serve.exports.weights import PolicyFolder
 
 BOUNDS = {torch.float32: 1e-4, torch.float16: 0.05, torch.bfloat16: 0.3}
@@ -148,7 +155,7 @@ def _plain(
     with allowed_contents(own, "weights") if one.adapter else _as_it_is(place) as source:
         dtype, device, _ = _how(own if one.adapter else place, options)
         with library(f"the export of policy {one.name}", "a policy that these libraries saved"):
-            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+            model: Any = auto_class(load_config(source)).from_pretrained(source, dtype=dtype)
             if one.adapter:
                 from peft import PeftModel
 

@@ -21,7 +21,8 @@ from motet.models.chat_template import check_variable, reads_date, tokenizer_wit
 from motet.models.completions import CompletionEnds, completion_ends
 from motet.models.content import spelt_tokens
 from motet.models.formats import Vocabulary, check_form
-from motet.models.loading import stored_generation
+from motet.models.loading import class_name, stored_generation
+from motet.models.loading import load_config as load_config_of
 from motet.models.prompts import encode
 from motet.settings import ChatTemplate
 from motet.user_code.retries import again
@@ -54,6 +55,7 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
             if decode.format is not None:
                 words = Vocabulary.of(tokenizer, len(tokenizer), ends.ids)
                 words.guide(decode.format, after_thinking=decode.thinking is not None)
+        notes += _beside_texts(name, bases[name])
         notes.append(_what_ends(name, ends, tokenizer))
         warnings += _open_turns(name, ends, tokenizer)
         if tokenizer.model_max_length < context:
@@ -73,6 +75,19 @@ def _players(setup: TeamSetup, model: str) -> list[str]:
         for agent, player in config.team.items()
         if any(config.policies[policy].model == model for policy in player.policy)
     ]
+
+
+def _beside_texts(name: str, source: str | Path) -> list[str]:
+    """Return what becomes of the parts of a model that read pictures or sound."""
+    config = load_config_of(source)
+    if config.get_text_config() is config:
+        return []
+    stored, loaded = (config.architectures or [""])[0], class_name(config)
+    if stored in ("", loaded):
+        said = f"{loaded} also reads more than texts: these parts are kept and not trained"
+    else:
+        said = f"{stored} is loaded as {loaded}, which reads texts alone; policies are saved so"
+    return [f"model {name}: {said}"]
 
 
 def _what_ends(name: str, ends: CompletionEnds, tokenizer: PreTrainedTokenizerBase) -> str:

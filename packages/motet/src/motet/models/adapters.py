@@ -17,6 +17,7 @@ from transformers.modeling_utils import PreTrainedModel
 from motet.errors import ConfigError, shortened
 from motet.models import adapter_folder
 from motet.models.folder import library
+from motet.models.parts import without
 from motet.safety.visible import on_one_line
 from motet.settings import Lora
 
@@ -61,8 +62,12 @@ class Adapters:
     No adapter is active at first: then, or when None is activated, the model is the bare base.
     """
 
-    def __init__(self, model: PreTrainedModel, device: torch.device) -> None:
+    def __init__(
+        self, model: PreTrainedModel, device: torch.device, unread: Sequence[str] = ()
+    ) -> None:
+        """Create it without adapters. `unread` are parts of the model that get none."""
         self._model = model
+        self._unread = unread
         self._device = device
         self._peft: PeftModel | None = None
         self._inner: dict[str, str] = {}
@@ -85,7 +90,9 @@ class Adapters:
             r=lora.rank,
             lora_alpha=lora.alpha,  # type: ignore[arg-type] # PEFT takes any number
             target_modules=targets,
-            exclude_modules=refused_layers(self._model) if targets == ALL else None,
+            exclude_modules=without(
+                self._unread, refused_layers(self._model) or () if targets == ALL else ()
+            ),
             lora_dropout=0.0,
         )
         self._inject(name, config, seed)

@@ -40,6 +40,7 @@ from motet.models.devices import resolve_device
 from motet.models.folder import FILTERS, GENERATION, read_object, sampling_of
 from motet.models.loading import load_model
 from motet.models.memory import is_out_of_memory
+from motet.models.parts import frozen, inside, trunk_of, unread_parts
 from motet.models.shards import Ranks, Shards
 from motet.safety.reading import read_json
 from motet.settings import ChatTemplate, Lora
@@ -80,8 +81,11 @@ class Backbone(CausalLM):
         self._masters = Masters()
         self.shards: Shards | None = None
         """What holds the weights if several processes share them (`shard`)."""
-        self._adapters = Adapters(model, device)
+        self.unread = unread_parts(model)
+        """The parts of the model that no text reaches. They are kept, and never trained."""
+        self._adapters = Adapters(model, device, self.unread)
         model.requires_grad_(trainable_full)
+        frozen(model, self.unread)
         self.mixes_adapters = True
         """Whether we compute adapters ourselves, so that rows of one batch may use different ones
         (`mixing`).
@@ -254,7 +258,7 @@ class Backbone(CausalLM):
             weight.requires_grad_(id(weight) in read)
 
     def _trunk_of(self, adapter: str | None) -> list[nn.Parameter]:
-        read = {id(weight) for weight in self.model.base_model.parameters()}
+        read = {id(weight) for weight in trunk_of(self.model).parameters()}
         return [weight for weight in self._weights_of(adapter).values() if id(weight) in read]
 
     def _weights_of(self, adapter: str | None) -> dict[str, nn.Parameter]:
@@ -262,7 +266,8 @@ class Backbone(CausalLM):
         uses.
         """
         if adapter is None:
-            return dict(self.model.named_parameters()) if self.trainable_full else {}
+            weights = self.model.named_parameters() if self.trainable_full else ()
+            return {name: one for name, one in weights if not inside(name, self.unread)}
         return self._adapters.weights_of(adapter)
 
     def _keep_masters(self, weights: Mapping[str, nn.Parameter]) -> None:

@@ -35,6 +35,7 @@ from motet.models.attention import (
 from motet.models.causal_lm import Capabilities, CausalLM
 from motet.models.compute import stored_as
 from motet.models.loading import UNLIMITED, embeddings_of
+from motet.models.parts import trunk_of
 from motet.models.rows import PackedRow, padded, positions
 
 # ------------------------------------------------------------------ tokens and passes of the trials
@@ -160,7 +161,7 @@ def check_rows(backbone: CausalLM, source: str | Path) -> None:
     selected rows of the cache.
     """
     name = f"model {str(source)!r} ({type(backbone.model).__name__})"
-    if backbone.model.base_model is backbone.model:
+    if trunk_of(backbone.model) is backbone.model:
         raise ConfigError(
             f"{name} has no base model apart from its language head (base_model_prefix is "
             f"{backbone.model.base_model_prefix!r}), so its hidden states cannot be read: use "

@@ -19,10 +19,8 @@ from motet.models.compute import Attention
 from motet.models.formats import Allowed, Vocabulary
 from motet.models.loading import embeddings_of
 from motet.models.logprobs import score_hidden, score_logits
+from motet.models.parts import CACHE_NAMES, trunk_of
 from motet.models.rows import PackedRow
-
-CACHE_NAMES = ("past_key_values", "cache_params")
-"""How the models of transformers call their cache. One of states only has the second name."""
 
 
 def only_states(cache: Cache | None) -> bool:
@@ -119,7 +117,7 @@ class CausalLM:
         self.pad_id = _pad_id(tokenizer, self.ends.eos, embeddings_of(model).num_embeddings)
         self.capabilities = Capabilities()
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
-        self._trunk_accepts = frozenset(inspect.signature(model.base_model.forward).parameters)
+        self._trunk_accepts = frozenset(inspect.signature(trunk_of(model).forward).parameters)
         self._cache_name = next(
             (name for name in CACHE_NAMES if name in self._accepts), CACHE_NAMES[0]
         )
@@ -191,7 +189,7 @@ class CausalLM:
             # Four axes: transformers then makes no N x N mask.
         )
         with self._recomputing():
-            output = self.model.base_model(
+            output = trunk_of(self.model)(
                 input_ids=row.tokens_1L,
                 position_ids=row.positions_1L,
                 attention_mask=no_mask,
@@ -283,7 +281,7 @@ class CausalLM:
         """
         known = {"position_ids": positions_BL}
         with nullcontext() if use_cache else self._recomputing():
-            output = self.model.base_model(
+            output = trunk_of(self.model)(
                 input_ids=tokens_BL,
                 attention_mask=None if only_states(cache) else mask_BK,
                 use_cache=use_cache,

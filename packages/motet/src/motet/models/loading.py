@@ -12,7 +12,12 @@ from typing import Any, cast, get_args
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+)
 from transformers.configuration_utils import PretrainedConfig
 from transformers.generation.configuration_utils import GenerationConfig
 from transformers.modeling_utils import PreTrainedModel
@@ -54,6 +59,22 @@ def config_of(source: str | Path, view: Path) -> PretrainedConfig:
         config: PretrainedConfig = AutoConfig.from_pretrained(view, trust_remote_code=False)
     config.name_or_path = str(source)
     return config
+
+
+def auto_class(config: PretrainedConfig) -> Any:
+    """Return the class of transformers that makes a language model of a config.
+
+    A model that also reads pictures is whole if transformers knows no language model of its kind.
+    """
+    whole = AutoModelForImageTextToText
+    only_whole = type(config) not in AutoModelForCausalLM._model_mapping  # it has no other table
+    return whole if only_whole and type(config) in whole._model_mapping else AutoModelForCausalLM
+
+
+def class_name(config: PretrainedConfig) -> str:
+    """Return the name of the class that is loaded for a config; empty if there is none."""
+    known = auto_class(config)._model_mapping
+    return known[type(config)].__name__ if type(config) in known else ""
 
 
 def context_of(source: str | Path, config: PretrainedConfig) -> int:
@@ -202,7 +223,7 @@ def load_model(
         if attention != "auto":
             how["attn_implementation"] = attention
         with library(named(source), EXPECTED):
-            loaded = AutoModelForCausalLM.from_pretrained(
+            loaded = auto_class(config).from_pretrained(
                 view, config=config, dtype=dtype, use_safetensors=True, trust_remote_code=False,
                 output_loading_info=True, ignore_mismatched_sizes=True, **how,
             )  # fmt: skip
@@ -306,7 +327,7 @@ def _skeleton(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
         _without_warnings(),
         _few_tensors(source),
     ):
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        model: PreTrainedModel = auto_class(config).from_config(config, trust_remote_code=False)
     return model
 
 

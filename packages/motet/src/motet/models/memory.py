@@ -5,22 +5,27 @@ settings and is not a promise: the kernels' workspace is not counted.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM
+from torch.utils._pytree import tree_leaves
+from transformers.configuration_utils import PretrainedConfig
+from transformers.modeling_utils import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
+from transformers.utils.generic import ModelOutput
 
 from motet.errors import OutOfMemory
 from motet.models import devices
 from motet.models.compute import Quantize
 from motet.models.folder import EXPECTED, library
-from motet.models.loading import load_config
+from motet.models.loading import auto_class, load_config
 from motet.models.logprobs import CHUNK, ROWS
+from motet.models.parts import CACHE_NAMES, inside, output_of, unread_parts
 from motet.models.prepacked_weights import fits
 from motet.models.tiny import tiny_config
 from motet.settings import Lora, TinyModel
@@ -60,6 +65,8 @@ class Shape:
     cache_per_token: int
     """Numbers that one token adds to the cache."""
     vocabulary: int
+    cache_per_row: int = 0
+    """Numbers that a row has in the cache in any case: states of recurrent layers."""
 
     @property
     def widest(self) -> int:
@@ -88,26 +95,57 @@ def shape_of(source: str | Path | TinyModel) -> Shape:
     """
     config = tiny_config(source) if isinstance(source, TinyModel) else load_config(source)
     with library(f"the shape of model {str(source)!r}", EXPECTED), torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    head = model.get_output_embeddings()
+        model = auto_class(config).from_config(
+            config, trust_remote_code=False, attn_implementation="eager"
+        )
+    head, unread = model.get_output_embeddings(), unread_parts(model)
     linear = tuple(
         (
             name,
             *(module.weight.shape if isinstance(module, Conv1D) else reversed(module.weight.shape)),
         )
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear | Conv1D) and module is not head
+        if isinstance(module, nn.Linear | Conv1D)
+        and module is not head
+        and not inside(name, unread)
     )
-    asking = getattr(config, "num_attention_heads", None) or 1  # recurrent models have none
-    heads = getattr(config, "num_key_value_heads", None) or asking
-    width = getattr(config, "head_dim", None) or config.hidden_size // asking
+    text = config.get_text_config(decoder=True)
+    per_token, per_row = _cache_of(model, text)
     return Shape(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         linear=linear,
-        layers=config.num_hidden_layers,
-        hidden=config.hidden_size,
-        cache_per_token=2 * config.num_hidden_layers * heads * width,
-        vocabulary=config.vocab_size,
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        cache_per_token=per_token,
+        cache_per_row=per_row,
+        vocabulary=text.vocab_size,
+    )
+
+
+def _cache_of(model: PreTrainedModel, text: PretrainedConfig) -> tuple[int, int]:
+    """Return how many numbers of the cache each token adds, and how many a row has in any case, as
+    the states of recurrent layers.
+
+    The model is without memory. One that cannot be run so has keys and values in every layer.
+    """
+
+    two, four = (_numbers(output_of(model, tokens)) for tokens in (2, 4))
+    if two:
+        each = (four - two) // 2
+        return each, two - 2 * each
+    asking = getattr(text, "num_attention_heads", None) or 1  # recurrent models have none
+    heads = getattr(text, "num_key_value_heads", None) or asking
+    width = getattr(text, "head_dim", None) or text.hidden_size // asking
+    return 2 * text.num_hidden_layers * heads * width, 0
+
+
+def _numbers(output: ModelOutput | None) -> int:
+    """Count the numbers in the cache of an output."""
+    given: Mapping[str, Any] = output or {}
+    cache = next((found for name in CACHE_NAMES if (found := given.get(name)) is not None), None)
+    kept = [vars(layer) for layer in getattr(cache, "layers", ())]
+    return sum(
+        one.numel() for one in tree_leaves(kept) if isinstance(one, torch.Tensor) and one.ndim > 1
     )
 
 
@@ -150,7 +188,8 @@ def playing(shape: Shape, rows: int, tokens: int, bytes_each: int) -> int:
 
     `tokens` includes the prompt.
     """
-    return rows * (tokens * shape.cache_per_token * bytes_each + shape.vocabulary * MASTER)
+    cache = tokens * shape.cache_per_token + shape.cache_per_row
+    return rows * (cache * bytes_each + shape.vocabulary * MASTER)
 
 
 def learning(shape: Shape, token_budget: int, bytes_each: int, checkpointing: bool = False) -> int:
