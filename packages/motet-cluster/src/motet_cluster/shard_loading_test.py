@@ -27,10 +27,11 @@ pytestmark = pytest.mark.wide
 CPU = torch.device("cpu")
 CONVERTED = SOUND.keys() & {
     "afmoe", "deepseek v2", "deepseek v3", "dots 1", "ernie 4.5 moe", "exaone moe", "flex olmo",
-    "glm 4 moe", "glm 4 moe lite", "gpt neox", "granite moe", "granite moe hybrid",
-    "granite moe shared", "hunyuan moe", "jamba", "kimi linear", "lfm 2 moe", "lfm 3",
-    "minimax m2", "mixtral", "nemotron h", "olmo hybrid", "olmoe", "phimoe", "qwen 2 moe",
-    "qwen 3 moe", "qwen 3 next", "qwen 3.5 moe",
+    "gemma 3 with pictures", "glm 4 moe", "glm 4 moe lite", "gpt neox", "granite moe",
+    "granite moe hybrid", "granite moe shared", "hunyuan moe", "internvl", "jamba", "kimi linear",
+    "lfm 2 moe", "lfm 3", "llava", "minimax m2", "mistral 3 with pictures", "mixtral",
+    "nemotron h", "olmo hybrid", "olmoe", "phimoe", "qwen 2 moe", "qwen 2.5 vl", "qwen 3 moe",
+    "qwen 3 next", "qwen 3.5 moe", "qwen 3.5 with pictures",
 }  # fmt: skip
 """Models whose files have other tensors than the model: transformers converts them."""
 
