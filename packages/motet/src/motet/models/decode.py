@@ -22,17 +22,16 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from motet.core import Completion, Fault, Restriction
+from motet.core import Completion, Fault
 from motet.core.seeding import uniforms
 from motet.models import devices
 from motet.models.adapters import Mix
 from motet.models.attention import give_room, leave, select_rows, share_prompts
 from motet.models.backbone import Backbone
 from motet.models.completions import stop_ids, texts_of, with_texts
-from motet.models.formats import FormatFault, unpacked
 from motet.models.prepacked_weights import prepacked
 from motet.models.rows import common_beginning, padded, positions
-from motet.models.thinking import Thinker
+from motet.models.steering import Steering
 from motet.settings import Decode
 
 LEAVE = 0.125
@@ -264,21 +263,7 @@ class _SampledTokens:
             (len(stop.encode()) for stops in self._stops for stop in stops), default=0
         )
         self._prompts = [prompts[request.prompt] for request in requests]
-        self._thinkers = {
-            row: Thinker.of(backbone.tokenizer, self._prompts[row], one.decode.thinking)
-            for row, one in enumerate(requests)
-            if one.decode.thinking is not None
-        }
-        # With a format, what is no thinking must be of its form from the first token on.
-        for row, thinker in list(self._thinkers.items()):
-            if requests[row].decode.format is not None and thinker.state == "before":
-                del self._thinkers[row]
-        self._guides = {
-            row: backbone.vocabulary.guide(form, after_thinking=row in self._thinkers)
-            for row, one in enumerate(requests)
-            if (form := one.decode.format) is not None
-        }
-        self._failed: dict[int, FormatFault] = {}
+        self._steering = Steering(backbone, self._prompts, [request.decode for request in requests])
         self._ends = backbone.eos_ids
         self._eos = torch.tensor(self._ends, dtype=torch.int64, device=device)
         self._own_ends = _padded_ends(
@@ -299,53 +284,17 @@ class _SampledTokens:
 
     def restrict(self, row_B: Tensor, logits_BV: Tensor) -> None:
         """Forbid, in place, the tokens that the format of an answer does not allow."""
-        answering = self._answering(row_B)
-        masks = [mask for _, row in answering if (mask := self._allowed(row)) is not None]
-        places = [place for place, row in answering if row not in self._failed]
-        if not masks:
-            return
-        bits_FW = torch.from_numpy(np.stack(masks)).to(logits_BV.device)
-        allowed_FV = unpacked(bits_FW, logits_BV.shape[1])
-        logits_BV[places] = logits_BV[places].masked_fill(~allowed_FV, -torch.inf)
-
-    def _answering(self, row_B: Tensor) -> list[tuple[int, int]]:
-        """Return (place in the batch, row) of each open row that writes an answer of a form."""
-        if not self._guides:
-            return []
-        rows, open_rows = row_B.tolist(), self.open_B[row_B].tolist()
-        return [
-            (place, row)
-            for place, row in enumerate(rows)
-            if open_rows[place]
-            and row in self._guides
-            and row not in self._failed
-            and self._answer_from(row) is not None
-        ]
-
-    def _guide(self, row_B: Tensor, token_B: Tensor) -> None:
-        answering = self._answering(row_B)
-        tokens = token_B.tolist() if answering else []
-        for place, row in answering:
-            try:
-                self._guides[row].read(tokens[place])
-            except FormatFault as fault:
-                self._failed[row] = fault
-
-    def _allowed(self, row: int) -> np.ndarray | None:
-        try:
-            return self._guides[row].allowed()
-        except FormatFault as fault:
-            self._failed[row] = fault
-            return None
+        if self._steering:
+            self._steering.restrict(self._open_rows(row_B), logits_BV)
 
     def put_in(self, row_B: Tensor, token_B: Tensor, logp_B: Tensor) -> None:
         """Write the tokens that must come next over those that were drawn. They are certain."""
-        if not any(thinker.to_come for thinker in self._thinkers.values()):
-            return
-        for place, row in enumerate(row_B.tolist()):
-            thinker = self._thinkers.get(row)
-            if thinker is not None and thinker.to_come:
-                token_B[place], logp_B[place] = thinker.to_come[0], 0.0
+        if self._steering:
+            self._steering.put_in(self._open_rows(row_B), token_B, logp_B)
+
+    def _open_rows(self, row_B: Tensor) -> list[int]:
+        """Return the row at each place of the batch; -1 if it has ended."""
+        return torch.where(self.open_B[row_B], row_B, -1).tolist()
 
     def record(self, row_B: Tensor, step: int, token_B: Tensor, logp_B: Tensor) -> None:
         """Store the token of each row of the batch.
@@ -358,9 +307,8 @@ class _SampledTokens:
         stopped_B = torch.isin(token_B, self._eos)
         if self._own_ends is not None:
             stopped_B |= (token_B[:, None] == self._own_ends[row_B]).any(dim=1)
-        self._guide(row_B, token_B)
-        if self._thinkers:
-            self._let_think(row_B, step, was_open_B)
+        if self._steering:
+            self._steering.read(self._open_rows(row_B), self._tokens_BL[row_B, : step + 1])
         if any(self._stops):
             stopped_B |= self._at_stop_string(row_B, step, was_open_B)
         stopped_B &= was_open_B
@@ -370,20 +318,6 @@ class _SampledTokens:
             was_open_B & ~stopped_B & (self._limit_B[row_B] > step + 1) & logp_B.isfinite()
         )
 
-    def _let_think(self, row_B: Tensor, step: int, open_B: Tensor) -> None:
-        tokens = self._tokens_BL[row_B, : step + 1].tolist()
-        for row, own, is_open in zip(row_B.tolist(), tokens, open_B.tolist(), strict=True):
-            thinker = self._thinkers.get(row)
-            if thinker is not None and is_open and thinker.state != "answers":
-                thinker.read(own)
-
-    def _answer_from(self, row: int) -> int | None:
-        """Return the place of the first token of a row's answer; None while it thinks."""
-        thinker = self._thinkers.get(row)
-        if thinker is None:
-            return 0
-        return thinker.answer_from if thinker.state == "answers" else None
-
     def _at_stop_string(self, row_B: Tensor, step: int, open_B: Tensor) -> Tensor:
         """Return whether the last token of each row completes a stop string in its answer."""
         found_B = torch.zeros_like(open_B)
@@ -391,13 +325,13 @@ class _SampledTokens:
         watched = [
             index
             for index in open_B.nonzero().squeeze(1).tolist()
-            if self._stops[rows[index]] and self._answer_from(rows[index]) is not None
+            if self._stops[rows[index]] and self._steering.answer_from(rows[index]) is not None
         ]
         if not watched:
             return found_B
         first = max(0, step + 1 - self._tail)
         tails = self._tokens_BL[row_B[watched], first : step + 1].tolist()
-        begins = [self._answer_from(rows[index]) or 0 for index in watched]
+        begins = [self._steering.answer_from(rows[index]) or 0 for index in watched]
         answers = [tail[max(0, at - first) :] for at, tail in zip(begins, tails, strict=True)]
         texts = texts_of(self._tokenizer, answers)
         # The spaces between a thinking and its answer are no part of the answer.
@@ -435,8 +369,8 @@ class _SampledTokens:
                 tuple(own),
                 tuple(logp),
                 request.decode.temperature,
-                forced=self._forced(row, len(own)),
-                restriction=self._restriction(row),
+                forced=self._steering.forced(row, len(own)),
+                restriction=self._steering.restriction(row),
             )
             for row, request, own, logp, ended in zip(
                 rows, requests, tokens, logprobs, stopped, strict=True
@@ -445,30 +379,18 @@ class _SampledTokens:
         decodes = [request.decode for request in requests]
         prompts = [self._prompts[row] for row in rows]
         finished = with_texts(self._tokenizer, sampled, decodes, prompts, self._ends)
-        finished = [self._fault(row) or one for row, one in zip(rows, finished, strict=True)]
+        finished = [
+            self._steering.fault(row) or one for row, one in zip(rows, finished, strict=True)
+        ]
         self._completions |= zip(rows, finished, strict=True)
         if self._on_completion is not None:
             for row in rows:
                 self._on_completion(row, self._completions[row])
 
-    def _forced(self, row: int, length: int) -> tuple[int, int] | None:
-        thinker = self._thinkers.get(row)
-        if thinker is None or thinker.forced is None or thinker.forced[0] >= length:
-            return None
-        return thinker.forced[0], min(thinker.forced[1], length)
-
-    def _restriction(self, row: int) -> Restriction | None:
-        form, first = self._requests[row].decode.format, self._answer_from(row)
-        if form is None or first is None:
-            return None
-        return Restriction(form, first, after_thinking=row in self._thinkers)
-
-    def _fault(self, row: int) -> Fault | None:
-        failed = self._failed.get(row)
-        if failed is None:
-            return None
-        said = f"policy {self._requests[row].policy}: {failed}"
-        return Fault("sampler", FormatFault.cause, said)
+    def _steered(self, row: int, one: Completion | Fault) -> Completion | Fault:
+        fault = self._steering.fault(row)
+        said = f"policy {self._requests[row].policy}: "
+        return one if fault is None else replace(fault, message=said + fault.message)
 
     def completions(self) -> list[Completion | Fault]:
         """Return all completions in the order of the requests, after the last row was removed."""
