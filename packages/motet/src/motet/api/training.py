@@ -22,6 +22,7 @@ from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, Interrupted, MotetError, ProcessLost
+from motet.rollout.answer_file import AnswerFile
 from motet.safety import temporary
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint
@@ -148,7 +149,10 @@ def train_once(
                 outputs = RunOutputs(folder, metrics, progress, notices)
                 with _start_summary(settings, outputs, clock, resume_command, found):
                     settled = _warmed_up(setup, raw, outputs, trackers)
-                    components = stack.enter_context(open_components(setup, settled, stop))
+                    answers = AnswerFile(folder.answers, writes=True)
+                    components = stack.enter_context(
+                        open_components(setup, settled, stop, answers)
+                    )
                 said = (rewards_of(settings), *setup.derived, *setup.notes)
                 for line in filter(None, said):
                     progress.say(line)

@@ -51,6 +51,7 @@ from motet.core.episodes import (
     Round,
     StopReason,
     Task,
+    Usage,
     walk,
 )
 from motet.core.requests import (
@@ -121,6 +122,7 @@ __all__ = [
     "Team",
     "TrainSample",
     "Transition",
+    "Usage",
     "ValueEstimate",
     "ValueId",
     "ValueRequest",

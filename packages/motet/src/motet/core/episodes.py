@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
 
 from motet.core.terms import BONUS, MAJORITY_RIGHT, RIGHT, SUCCESS, by_agent
 
@@ -112,12 +114,20 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """The tokens of one answer as the server counted them. None if it did not say."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+@dataclass(frozen=True)
 class Completion:
     """One sampled completion.
 
     `logprobs` holds one value per token in nats, end-of-sequence token included. The values are
     those of the whole softmax at `temperature`, even if top-p or top-k restricted sampling.
-    `tokens` and `logprobs` are None for a partner behind an API, which is never trained.
+    `tokens` and `logprobs` are None for a policy behind an endpoint, which is never trained.
     """
 
     policy: str
@@ -127,6 +137,9 @@ class Completion:
     tokens: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     temperature: float = 1.0
+    usage: Annotated[Usage | None, Field(exclude_if=lambda usage: usage is None)] = None
+    """What the server of a policy behind an endpoint counted. None for all other completions, whose
+    records leave it out."""
 
     def __post_init__(self) -> None:
         if (self.tokens is None) != (self.logprobs is None):

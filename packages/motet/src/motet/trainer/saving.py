@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, Validat
 from motet.core import CreditState, Success
 from motet.core.records import as_json
 from motet.errors import CannotResume, ConfigError, MotetError, shortened
+from motet.rollout.summary import EndpointUse
 from motet.trainer.ahead import pending_of, pending_state
 from motet.trainer.checkpoint import (
     Checkpoint,
@@ -262,6 +263,7 @@ class _State(_Part):
     step_seconds: float = 0.0
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
+    endpoints: dict[str, EndpointUse] = {}
     pending: _Pending | None = None
 
 

@@ -1,0 +1,130 @@
+import asyncio
+
+import pytest
+
+from motet.clients.endpoint import Endpoint
+from motet.clients.http_client import ServerAway
+from motet.core import Fault, Message, SampleRequest, Usage
+from motet.rollout.answer_file import AnswerFile
+from motet.rollout.endpoint_sampler import EndpointSampler
+from motet.settings import Decode
+from tests.fixtures.chat_server import ChatServer, completion
+from tests.fixtures.http_servers import running
+from tests.fixtures.messages import says
+
+
+def endpoint(server, **settings):
+    chosen = {"timeout_seconds": 20.0, "retries": 0, "concurrency": 4, "jitter": lambda: 0.0}
+    return Endpoint(server.url, "big", **{**chosen, **settings})
+
+
+def request(number, prompt="why?", keys=(5, (1 << 31) + 6), **said):
+    return SampleRequest((number,), "q", prompt, Decode(max_new_tokens=9), keys, **said)
+
+
+def ask(server, *requests, answers=None, told=None, **settings):
+    sampler = EndpointSampler(endpoint(server, **settings), answers)
+    return asyncio.run(sampler.sample(requests, told))
+
+
+def test_a_completion_is_a_request_with_the_settings_of_its_agent():
+    with running(ChatServer()) as server:
+        chat = (Message("system", "Be brief."), Message("user", "why?", name="ann"))
+        (answer,) = ask(server, request(0, chat, keys=(5,)))
+    assert server.asked == [
+        {
+            "model": "big",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "why?", "name": "ann"},
+            ],
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "max_tokens": 9,
+            "seed": 5,
+        }
+    ]
+    (said,) = answer.completions
+    assert (answer.prompt_tokens, said.policy, said.tokens) == ((), "q", None)
+    assert (said.stop, said.usage) == ("stop", Usage(7, 2))
+
+
+def test_seeds_have_31_bits_and_a_cut_answer_says_so():
+    with running(ChatServer(lambda asked: completion("x", finish_reason="length"))) as server:
+        (answer,) = ask(server, request(0))
+    assert {one["seed"] for one in server.asked} == {5, 6}
+    assert [one.stop for one in answer.completions] == ["length", "length"]
+
+
+def test_answers_have_the_order_of_the_requests_and_are_passed_on():
+    def behave(asked):
+        return completion(f"{asked['messages'][0]['content']} {asked['seed']}")
+
+    told = {}
+    with running(ChatServer(behave)) as server:
+        answers = ask(server, request(0, "a"), request(1, "b"), told=told.__setitem__)
+    assert [[one.text for one in each.completions] for each in answers] == [
+        ["a 5", "a 6"], ["b 5", "b 6"]
+    ]  # fmt: skip
+    assert told == dict(enumerate(answers))
+
+
+def test_one_key_that_fails_makes_its_request_a_fault_and_the_other_answer_is_kept(tmp_path):
+    def behave(asked):
+        return (422, b"no") if asked["seed"] == 6 else completion("yes")
+
+    path = tmp_path / "answers.jsonl"
+    with running(ChatServer(behave)) as server:
+        fault, sampled = ask(
+            server, request(0), request(1, keys=(7,)), answers=AnswerFile(path, writes=True)
+        )
+        assert isinstance(fault, Fault)
+        assert (fault.where, fault.cause) == ("sampler", "refused")
+        assert says(fault.message, f"policy q … {server.url} … 422 … no")
+        assert sampled.completions[0].text == "yes"
+        before = len(server.asked)
+        server.behave = lambda asked: completion("now")
+        again, _ = ask(server, request(0), request(1, keys=(7,)), answers=AnswerFile(path))
+    assert [one.text for one in again.completions] == ["yes", "now"]
+    assert len(server.asked) == before + 1
+
+
+def test_answers_come_from_the_file_whatever_the_address(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    with running(ChatServer()) as server:
+        first = ask(server, request(0), answers=AnswerFile(path, writes=True))
+    gone = ChatServer()
+    gone.server_close()
+    assert ask(gone, request(0), answers=AnswerFile(path)) == first
+    assert len(path.read_text().splitlines()) == 2
+    assert "why?" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": 1}, {"prompt_tokens": -1, "completion_tokens": 1}, 5,
+              {"prompt_tokens": "7", "completion_tokens": 2}]
+)  # fmt: skip
+def test_tokens_that_are_not_said_are_unknown(usage):
+    with running(ChatServer(lambda asked: completion("x", usage))) as server:
+        (answer,) = ask(server, request(0, keys=(1,)))
+    assert answer.completions[0].usage == Usage(None, None)
+
+
+def test_after_sixteen_failures_in_a_row_the_server_is_not_asked_again():
+    with running(ChatServer(lambda asked: (503, b""))) as server:
+        with pytest.raises(ServerAway, match=server.url):
+            ask(server, *(request(number, keys=(1,)) for number in range(40)), concurrency=1)
+        assert len(server.asked) == 16
+
+
+def test_prompts_that_the_server_refuses_do_not_count_as_failures_of_it():
+    with running(ChatServer(lambda asked: (400, b"too long"))) as server:
+        answers = ask(server, *(request(number, keys=(1,)) for number in range(20)))
+    assert {one.cause for one in answers} == {"refused"}
+    assert len(server.asked) == 20
+
+
+def test_an_empty_answer_is_one():
+    with running(ChatServer(lambda asked: completion(""))) as server:
+        (answer,) = ask(server, request(0, keys=(1,)))
+    assert answer.completions[0].text == ""
