@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import motet
 import motet_compare
+import motet_serve
+from motet.commands import main as cli
 from motet.core import walk
 from motet.errors import ConfigError, MotetError
 from tests import fork_server
@@ -107,7 +110,7 @@ TEAMS: dict[str, dict[str, Any]] = {
     "a critic of each agent": {"algorithm": {"name": "ippo"}, "critic": {"train": "lora"}},
     "one critic of all agents": {"algorithm": {"name": "mappo"}},
     "a critic of tokens": {"algorithm": {"name": "maporl"}, "critic": {"train": "policy"}},
-    "a reference": {"algorithm": {"name": "grpo", "kl_in": "loss", "kl_coefficient": 0.1}},
+    "a reference": {"algorithm": {"name": "magrpo", "kl_in": "loss", "kl_coefficient": 0.1}},
     "a KL in the reward": {
         "algorithm": {"name": "magrpo", "kl_in": "reward", "kl_coefficient": 0.1}
     },
@@ -210,8 +213,7 @@ def test_a_garbled_answer_is_a_counted_fault(kind, train) -> None:
     assert row["play/faults"] > 0
     assert "play/endpoint_answers/q" not in row
     assert summary(run)["heldout"]["before"]["causes"] == {"sampler/garbled": 1}
-    (fault,) = {one.fault.cause for episode in episodes(run) for one in episode.root.outcomes}
-    assert fault == "garbled"
+    assert {episode.fault.cause for episode in episodes(run)} == {"garbled"}
     assert not (run / "answers.jsonl").exists()
 
 
@@ -243,7 +245,9 @@ def test_a_server_that_is_gone_stops_the_run_after_sixteen_answers(train) -> Non
 def test_one_failed_answer_leaves_the_other_games(train) -> None:
     def behave(request: dict[str, Any]) -> Answer:
         refused = request["messages"][0]["content"].startswith("b1 ")
-        return (400, b"not this one") if refused else completion("no" if request["seed"] % 2 else "z")
+        return (
+            (400, b"not this one") if refused else completion("no" if request["seed"] % 2 else "z")
+        )
 
     with running(ChatServer(behave)) as server:
         run = train(config(server, train={"steps": 2, "tasks_per_step": 4}))
@@ -251,13 +255,6 @@ def test_one_failed_answer_leaves_the_other_games(train) -> None:
         assert row["play/faults"] == 1
         assert row["learn/loss/p"] is not None
     faults = [episode.fault for episode in episodes(run) if episode.fault is not None]
-    faults += [
-        one.fault
-        for episode in episodes(run)
-        if episode.root is not None
-        for one in episode.root.outcomes
-        if one.fault is not None
-    ]
     assert {(fault.where, fault.cause) for fault in faults} == {("sampler", "refused")}
     assert says(faults[0].message, f"policy q … {server.url} … 400 … not this one")
 
@@ -265,7 +262,7 @@ def test_one_failed_answer_leaves_the_other_games(train) -> None:
 # ------------------------------------------------------------------------------------------ the key
 
 
-def test_the_key_is_sent_and_written_nowhere(train, monkeypatch, capsys) -> None:
+def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PARTNER_KEY", KEY)
 
     def behave(request: dict[str, Any]) -> Answer:
@@ -275,8 +272,9 @@ def test_the_key_is_sent_and_written_nowhere(train, monkeypatch, capsys) -> None
 
     tolerant = {"steps": 2, "tasks_per_step": 4, "max_fault_share": 1.0}
     with running(ChatServer(behave)) as server:
-        run = train(config(server, endpoint={"key_variable": "PARTNER_KEY"}, train=tolerant),
-                    show="auto")  # fmt: skip
+        secret = {"key_variable": "PARTNER_KEY"}
+        motet.train(config(server, endpoint=secret, train=tolerant), runs=tmp_path)
+    run = tmp_path / "run"
     assert server.keys == {f"Bearer {KEY}"}
     assert {one.text for one in completions(run, "b")} == {"my key is [hidden]"}
     assert "wrong key" in (run / "episodes" / "train-000001.jsonl").read_text()
@@ -286,7 +284,7 @@ def test_the_key_is_sent_and_written_nowhere(train, monkeypatch, capsys) -> None
     assert KEY not in said.out + said.err
 
 
-# ------------------------------------------------------------------------------------------- the cost
+# ----------------------------------------------------------------------------------------- the cost
 
 
 def test_the_tokens_that_the_server_counts_are_counted(train, chat) -> None:
@@ -315,7 +313,7 @@ def test_answers_without_usage_are_uncounted_and_not_0(train) -> None:
     assert found["prompt_tokens"] is None
 
 
-# --------------------------------------------------------------------- the same answers without server
+# ------------------------------------------------------------------ the same answers without server
 
 
 def test_a_run_resumes_and_replays_to_the_same_bits_without_its_server(train, tmp_path) -> None:
@@ -379,7 +377,7 @@ def test_a_run_resumes_with_another_address_but_not_with_another_model(train, ch
     assert run.is_dir()
 
 
-# ------------------------------------------------------------------------------------ other commands
+# ----------------------------------------------------------------------------------- other commands
 
 
 def alone(server: ChatServer) -> dict[str, Any]:
@@ -413,13 +411,14 @@ def test_a_loaded_team_asks_and_plays(train, chat) -> None:
     assert set(table[table.agent == "b"].text) <= {"no", "zzz"}
 
 
-def test_every_command_before_a_run_names_the_address(chat, train, capsys) -> None:
+def test_every_command_before_a_run_names_the_address(chat, tmp_path, capsys) -> None:
     said = config(chat, endpoint={"extra": {"top_k": None}}, decode={"max_new_tokens": 3})
     note = f"policy q is model big at {chat.url}: its prompts stay on this machine"
     assert note in motet.dry_run(said).notes
     assert note in motet.check(said).notes
-    train(said, show="auto")
-    assert note in " ".join(capsys.readouterr().err.split())
+    motet.train(said, runs=tmp_path)
+    told = capsys.readouterr()
+    assert note in " ".join((told.out + told.err).split())
     away = config(chat, endpoint={"base_url": "https://models.example/v1"})
     (told,) = [line for line in motet.dry_run(away).notes if "policy q" in line]
     assert says(told, "policy q … big … https://models.example/v1 … leave this machine")
@@ -432,7 +431,42 @@ def test_top_k_of_an_agent_behind_an_endpoint_is_a_warning(chat) -> None:
     assert not any(says(line, "restricts the tokens of a, b") for line in warnings)
 
 
-# --------------------------------------------------------------------------------------- error lines
+def test_an_export_keeps_the_endpoint_and_plays_with_it(train, chat, tmp_path) -> None:
+    run, place = train(config(chat)), tmp_path / "team"
+    found = motet_serve.export_team(run, place, show="silent")
+    assert found.policies.keys() == {"p", "q"}
+    assert found.policies["q"] is None
+    team = motet.read_config(place)
+    assert team.endpoints["q"].base_url == chat.url
+    assert f"`big` behind the endpoint {chat.url}" in (place / "README.md").read_text()
+    before = len(chat.asked)
+    again = motet.evaluate(place, show="silent")
+    assert again.reward == summary(run)["heldout"]["after"]["reward"]
+    assert len(chat.asked) == before + 4, "an export has no answers of the run"
+
+
+def test_its_answers_are_shown_in_the_terminal_and_in_the_viewer(train, chat) -> None:
+    run = train(config(chat))
+    place = run.parent / "page"
+    said = {}
+    for command in (
+        ["episodes", str(run), "--step", "1"],
+        ["view", str(run), "--export", str(place)],
+        ["show", str(run)],
+        ["evaluate", str(run)],
+    ):
+        shown = CliRunner().invoke(cli.whole_app(), command)
+        assert shown.exit_code == 0, shown.output
+        said[command[0]] = shown.output
+    texts = {one.text for one in completions(run, "b")}
+    assert texts and all(text in said["episodes"] for text in texts)
+    page = "".join(file.read_text() for file in (place / "data").iterdir())
+    assert all(f'"text": "{text}"' in page or f'"text":"{text}"' in page for text in texts)
+    assert chat.url in said["show"]
+    assert "endpoint of q: 4 answers; 28 tokens read, 8 written" in said["evaluate"]
+
+
+# -------------------------------------------------------------------------------------- error lines
 
 
 @pytest.mark.parametrize(
@@ -460,7 +494,10 @@ def test_keys_of_a_model_are_refused_in_one_line(policy, message, chat) -> None:
     [
         ({"modle": "x"}, "policies.q.endpoint.modle … unknown key … model"),
         ({"base_url": "here"}, "policies.q.endpoint.base_url … 'here' … http://"),
-        ({"key_variable": "NO_SUCH_KEY"}, "policies.q.endpoint.key_variable … NO_SUCH_KEY … not set"),
+        (
+            {"key_variable": "NO_SUCH_KEY"},
+            "policies.q.endpoint.key_variable … NO_SUCH_KEY … not set",
+        ),
         ({"extra": {"messages": []}}, "policies.q.endpoint … extra sets messages"),
     ],
 )

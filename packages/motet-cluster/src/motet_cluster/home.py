@@ -84,7 +84,9 @@ def _group_of(setup: HomeSetup) -> HomeRanks | None:
     cluster = setup.config.cluster
     if setup.ranks == 1 or cluster is None:
         return None
-    device = setup.config.models[setup.config.policies[setup.residents[0]].model].device
+    model = setup.config.policies[setup.residents[0]].model
+    assert model is not None
+    device = setup.config.models[model].device
     seconds = cluster.deadlines.call_seconds
     return HomeRanks(setup.rank, setup.ranks, setup.meet, seconds, resolve_device(device))
 

@@ -8,9 +8,9 @@ from typing import Any, Literal, Unpack
 from motet.api.evaluation import play_heldout, result_of
 from motet.api.objects import Objects
 from motet.api.setup import (
-    answers_of,
     ConfigLike,
     Show,
+    answers_of,
     models_of,
     read_config,
     run_of,

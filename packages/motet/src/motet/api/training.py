@@ -150,9 +150,7 @@ def train_once(
                 with _start_summary(settings, outputs, clock, resume_command, found):
                     settled = _warmed_up(setup, raw, outputs, trackers)
                     answers = AnswerFile(folder.answers, writes=True)
-                    components = stack.enter_context(
-                        open_components(setup, settled, stop, answers)
-                    )
+                    components = stack.enter_context(open_components(setup, settled, stop, answers))
                 said = (rewards_of(settings), *setup.derived, *setup.notes)
                 for line in filter(None, said):
                     progress.say(line)

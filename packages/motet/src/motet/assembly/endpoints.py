@@ -37,8 +37,9 @@ def endpoint_notes(config: RunKeys) -> list[str]:
 def endpoint_warnings(config: RunKeys) -> list[str]:
     """Return a warning for each agent whose settings its endpoint is not told."""
     return [
-        f"top_k of agent {agent} is not sent to the endpoint of policy {name}, because the protocol "
-        f"has none: set policies.{name}.endpoint.extra={{top_k: ...}} if its server knows it"
+        f"top_k of agent {agent} is not sent to the endpoint of policy {name}, because the "
+        f"protocol has none: set policies.{name}.endpoint.extra={{top_k: ...}} if its server "
+        "knows it"
         for agent, player in config.team.items()
         for name in dict.fromkeys(player.policy)
         if name in config.endpoints

@@ -12,8 +12,8 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from motet.algorithms import credit_function
-from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.derived import with_groups, with_rewards_at_end
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.parts import comparator_of, environment_of, reward_of
 from motet.assembly.services import Services

@@ -47,7 +47,7 @@ class ChatAnswer:
 
     text: str
     stop: StopReason
-    usage: Usage = Usage()
+    usage: Usage
 
 
 class Endpoint:

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from motet.config.sections import EndpointConfig, PolicyConfig, VerifierConfig
+from motet.config.sections import EndpointConfig, LocalPolicy, VerifierConfig
 from motet.settings import Optimizer
 from tests.fixtures.messages import facts, says
 
@@ -59,6 +59,12 @@ def test_extra_fields_replace_none_that_have_their_own_place(field):
         expert(extra={field: 1})
 
 
+def test_a_null_in_extra_keeps_any_field_out_of_the_request():
+    said = {"max_tokens": None, "seed": None, "max_completion_tokens": 9}
+    assert expert(extra=said).parameters == said
+    assert expert(extra=said, max_tokens=5).parameters["max_tokens"] == 5
+
+
 def verifier(**keys):
     return TypeAdapter(VerifierConfig).validate_python(keys)
 
@@ -101,9 +107,9 @@ def test_a_verifier_that_cannot_be_is_refused(settings):
 
 def test_a_frozen_policy_has_no_optimizer():
     with pytest.raises(ValidationError) as refused:
-        PolicyConfig(model="tiny", train="frozen", optimizer=Optimizer())
+        LocalPolicy(model="tiny", train="frozen", optimizer=Optimizer())
     assert says(refused.value, "optimizer … train: frozen … train: full or lora … optimizer: null")
-    assert PolicyConfig(model="tiny", train="frozen").optimizer is None
+    assert LocalPolicy(model="tiny", train="frozen").optimizer is None
 
 
 SERVER, FOLDER = {"base_url": "http://localhost"}, {"folder": "verifiers/x"}

@@ -10,7 +10,7 @@ from tests.fixtures.messages import facts
 
 ASKED = {"model": "big", "messages": [{"role": "user", "content": "why?"}], "seed": 5}
 FIRST = ChatAnswer("a\nb \u2028 é", "length", Usage(3, 4))
-SECOND = ChatAnswer("c", "stop")
+SECOND = ChatAnswer("c", "stop", Usage())
 
 
 @pytest.fixture
@@ -80,5 +80,5 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(OSError, match="answers.jsonl"):
+    with pytest.raises(OSError, match=r"answers\.jsonl"):
         AnswerFile(tmp_path / "gone" / "answers.jsonl", writes=True).keep("one", FIRST)
