@@ -446,6 +446,7 @@ def test_an_export_keeps_the_endpoint_and_plays_with_it(train, chat, tmp_path) -
 
 
 def test_its_answers_are_shown_in_the_terminal_and_in_the_viewer(train, chat) -> None:
+    chat.behave = lambda request: completion("a rare answer")
     run = train(config(chat))
     place = run.parent / "page"
     said = {}
@@ -458,10 +459,8 @@ def test_its_answers_are_shown_in_the_terminal_and_in_the_viewer(train, chat) ->
         shown = CliRunner().invoke(cli.whole_app(), command)
         assert shown.exit_code == 0, shown.output
         said[command[0]] = shown.output
-    texts = {one.text for one in completions(run, "b")}
-    assert texts and all(text in said["episodes"] for text in texts)
-    page = "".join(file.read_text() for file in (place / "data").iterdir())
-    assert all(f'"text": "{text}"' in page or f'"text":"{text}"' in page for text in texts)
+    assert "a rare answer" in said["episodes"]
+    assert "a rare answer" in "".join(file.read_text() for file in (place / "data").iterdir())
     assert chat.url in said["show"]
     assert "endpoint of q: 4 answers; 28 tokens read, 8 written" in said["evaluate"]
 
