@@ -20,7 +20,9 @@ from motet.errors import ConfigError
 from motet.safety.reading import LINE, ROWS, open_regular, read_lines
 
 
-class _Line(BaseModel):
+class KeptAnswer(BaseModel):
+    """One line of the file."""
+
     model_config = ConfigDict(strict=True, extra="forbid")
 
     key: str
@@ -75,7 +77,7 @@ class AnswerFile:
         """
         if not self._writes:
             return
-        said = _Line(
+        said = KeptAnswer(
             key=key,
             text=answer.text,
             stop=answer.stop,
@@ -95,9 +97,9 @@ class AnswerFile:
         self._end += len(line)
 
 
-def _read(line: bytes, where: str) -> _Line:
+def _read(line: bytes, where: str) -> KeptAnswer:
     try:
-        return _Line.model_validate_json(line)
+        return KeptAnswer.model_validate_json(line)
     except ValidationError as error:
         raise ConfigError(
             f"{where}: got {line[:60]!r}; expected an answer that Motet wrote: delete the line, so "
