@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from motet.config.sections import EndpointConfig, LocalPolicy, VerifierConfig
+from motet.config.sections import EndpointConfig, LocalPolicy, PolicyConfig, VerifierConfig
 from motet.settings import Optimizer
 from tests.fixtures.messages import facts, says
 
@@ -87,8 +87,21 @@ def test_a_verifier_is_one_of_a_server_a_folder_a_constant_and_several_of_these(
             verifier(**wrong)
     with pytest.raises(ValidationError, match=facts("ensemble … one verifier … two or more")):
         verifier(ensemble=(server,))
-    with pytest.raises(ValidationError, match=r"got none, expected .* constant or ensemble"):
+    with pytest.raises(ValidationError, match=r"got none, but agents, expected .* constant or ensemble"):
         verifier(agents={"a": {"agents": {"b": server}}})
+
+
+def test_a_policy_is_a_model_or_an_endpoint_and_what_is_neither_names_its_keys():
+    policy = TypeAdapter(PolicyConfig).validate_python
+    endpoint = {"base_url": "http://localhost:1/v1", "model": "big"}
+    assert policy({"model": "tiny"}).train == "full"
+    assert policy({"endpoint": endpoint, "model": None, "lora": None}).train == "frozen"
+    for said, got in (
+        ({"modle": "tiny"}, "none, but modle … model or endpoint"),
+        ({"model": "tiny", "endpoint": endpoint}, "model and endpoint … exactly one"),
+    ):
+        with pytest.raises(ValidationError, match=facts(got)):
+            policy(said)
 
 
 def test_keys_of_other_kinds_that_say_nothing_are_dropped():
