@@ -365,6 +365,24 @@ def test_a_killed_run_asks_nothing_twice_and_ends_with_the_same_bits(train, chat
     assert weights(killed) == weights(whole)
 
 
+def test_a_replay_needs_the_key_only_if_it_has_to_ask(train, chat, monkeypatch) -> None:
+    monkeypatch.setenv("PARTNER_KEY", KEY)
+    run = train(
+        config(chat, endpoint={"key_variable": "PARTNER_KEY"}),
+        ["train.keep_best=evaluate/reward", "evaluation.every=1"],
+    )
+    asked = len(chat.asked)
+    monkeypatch.delenv("PARTNER_KEY")
+    assert motet_compare.replay(run, step=2, show="silent").same
+    assert motet.evaluate(run, show="silent").faults == 0
+    assert motet.evaluate(run / "best", show="silent").faults == 0
+    for needs in (lambda: motet.evaluate(run, ["evaluation.samples=2"], show="silent"),
+                  lambda: motet.evaluate(run / "config.yaml", show="silent")):  # fmt: skip
+        with pytest.raises(ConfigError, match=facts("key_variable … PARTNER_KEY … not set")):
+            needs()
+    assert len(chat.asked) == asked
+
+
 def test_a_run_resumes_with_another_address_but_not_with_another_model(train, chat) -> None:
     run = train(config(chat))
     asked = len(chat.asked)

@@ -21,7 +21,7 @@ from motet.api.summary import RunSummary
 from motet.api.training import train_once
 from motet.assembly.before_loading import check_first_prompts, note_models
 from motet.assembly.cluster import cluster
-from motet.assembly.endpoints import endpoint_notes, endpoint_warnings
+from motet.assembly.endpoints import endpoint_notes, endpoint_samplers, endpoint_warnings
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import acting_agents, trial_game
 from motet.config.load import make_config
@@ -94,6 +94,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
     settings = read_config(config, overrides, **objects)
     if settings.cluster is not None:
         cluster().check_training(settings)
+    endpoint_samplers(settings)  # refuses a missing key
     with open_task_setup(settings, train=True) as setup:
         plan, acting_T = settings.rollout, run_loop(acting_agents(setup))
         rounds_T = plan.rounds([len(acting) for acting in acting_T])

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 from motet.api.code_record import changed_code
 from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_threads
 from motet.assembly.trained import steps_behind, trained_folders
@@ -99,8 +100,9 @@ async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Sho
 
     `run` is a run folder, a checkpoint, or an exported folder, whose config starts with its team.
     """
-    found, trained = await sources_of(setup, run, scratch, show)
     answers = answers_of(run)
+    endpoint_samplers(setup.config, answers)  # refuses a missing key before a warm-up
+    found, trained = await sources_of(setup, run, scratch, show)
     return assemble(setup, found, train=False, trained=trained, answers=answers)
 
 

@@ -18,6 +18,7 @@ from motet.assembly import bases
 from motet.assembly.before_loading import kept_dates
 from motet.assembly.cluster import cluster
 from motet.assembly.components import open_components
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
@@ -124,6 +125,7 @@ def train_once(
     refuse(place, resume=resume, overwrite=overwrite)
     if settings.cluster is not None:
         cluster().check_training(settings)
+    endpoint_samplers(settings)  # refuses a missing key now, not after a warm-up
     use_threads(settings)
     resume_command = _resume_command(place, runs)
     stop = StopRequest()

@@ -13,7 +13,6 @@ from transformers.utils.logging import disable_progress_bar
 
 from motet.algorithms import credit_function
 from motet.assembly.derived import with_groups, with_rewards_at_end
-from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.parts import comparator_of, environment_of, reward_of
 from motet.assembly.services import Services
@@ -83,7 +82,6 @@ def open_task_setup(
         _check_report(config)
         comparator_of(config)
     services = Services(config, train)
-    endpoint_samplers(config)  # refuses a missing key now, not after a warm-up
     try:
         if environment is not None:
             check_is_environment(environment, "environment")

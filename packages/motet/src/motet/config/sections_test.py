@@ -87,7 +87,9 @@ def test_a_verifier_is_one_of_a_server_a_folder_a_constant_and_several_of_these(
             verifier(**wrong)
     with pytest.raises(ValidationError, match=facts("ensemble … one verifier … two or more")):
         verifier(ensemble=(server,))
-    with pytest.raises(ValidationError, match=r"got none, but agents, expected .* constant or ensemble"):
+    with pytest.raises(
+        ValidationError, match=r"got none, but agents, expected .* constant or ensemble"
+    ):
         verifier(agents={"a": {"agents": {"b": server}}})
 
 

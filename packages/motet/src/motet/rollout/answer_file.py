@@ -50,7 +50,7 @@ class AnswerFile:
 
         Raises: ConfigError that names a broken line.
         """
-        self._path, self._writes = path, writes
+        self._path, self.writes = path, writes
         self._places: dict[str, int] = {}
         """Name of an answer -> where its line begins, in bytes."""
         self._end = 0
@@ -75,7 +75,7 @@ class AnswerFile:
 
         Raises: OSError.
         """
-        if not self._writes:
+        if not self.writes:
             return
         said = KeptAnswer(
             key=key,

@@ -131,6 +131,8 @@ class RunSaver:
             shutil.copy(self._folder.config, best.config)
             if self._folder.models.is_dir():
                 best.models.symlink_to(Path("..") / self._folder.models.name)
+            if self._folder.answers.is_file():
+                best.answers.symlink_to(Path("..") / self._folder.answers.name)
             self._models.save(best.team)
             found = {"step": last_step.step, "metric": metric, "value": last_step.rank}
             write_json(path / "best.json", found)
