@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import motet
@@ -174,6 +176,25 @@ def test_fields_that_are_null_are_not_sent(chat) -> None:
     motet.evaluate(config(chat, endpoint={"extra": extra}), show="silent")
     assert not chat.asked[0].keys() & {"max_tokens", "seed", "stop"}
     assert chat.asked[0]["max_completion_tokens"] == 5
+
+
+def test_the_examples_of_the_page_are_configs(chat) -> None:
+    page = (ROOT / "docs" / "endpoints.md").read_text()
+    team, more = map(
+        yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    )
+    endpoint = team["policies"]["helper"]["endpoint"]
+    assert endpoint.pop("key_variable") == "HELPER_KEY"
+    said = {**endpoint, **more, "base_url": chat.url}
+    motet.evaluate(
+        run_config(
+            policies={**team["policies"], "helper": {"endpoint": said}},
+            team=team["team"],
+            game={"players": ["main", "aux"]},
+        ),
+        show="silent",
+    )
+    assert chat.asked[0]["max_completion_tokens"] == more["extra"]["max_completion_tokens"]
 
 
 # ------------------------------------------------------------------------------ servers with faults

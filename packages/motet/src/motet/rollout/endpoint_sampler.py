@@ -32,7 +32,8 @@ class EndpointSampler:
     ) -> list[Sampled | Fault]:
         """Return completions in the order of the requests, each passed on as it comes.
 
-        A request whose answer fails is a Fault. Raises: ServerAway if many fail in a row.
+        A request whose answer fails is a Fault. Raises: ServerAway if many fail in a row. A later
+        call asks again: a server of answers outlives an endpoint that is away for a while.
         """
         here = asyncio.get_running_loop()
 
@@ -56,7 +57,6 @@ class EndpointSampler:
         name = key_of(asked, key)
         answer = None if self._answers is None else self._answers.find(name)
         if answer is None:
-            self._patience.check()
             try:
                 answer = await self._endpoint.answer(asked)
             except EndpointFault as fault:

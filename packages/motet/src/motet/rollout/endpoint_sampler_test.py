@@ -110,11 +110,21 @@ def test_tokens_that_are_not_said_are_unknown(usage):
     assert answer.completions[0].usage == Usage(None, None)
 
 
-def test_after_sixteen_failures_in_a_row_the_server_is_not_asked_again():
+def test_sixteen_failures_in_a_row_end_the_call_and_a_later_one_asks_again():
+    many = [request(number, keys=(1,)) for number in range(40)]
     with running(ChatServer(lambda asked: (503, b""))) as server:
+        sampler = EndpointSampler(endpoint(server, concurrency=1))
         with pytest.raises(ServerAway, match=server.url):
-            ask(server, *(request(number, keys=(1,)) for number in range(40)), concurrency=1)
-        assert len(server.asked) == 16
+            asyncio.run(sampler.sample(many))
+        assert len(server.asked) < 20
+        with pytest.raises(ServerAway):
+            asyncio.run(sampler.sample(many[:1]))
+        server.behave = lambda asked: completion("back")
+        (answer,) = asyncio.run(sampler.sample(many[:1]))
+        server.behave = lambda asked: (503, b"")
+        (fault,) = asyncio.run(sampler.sample(many[:1]))
+    assert answer.completions[0].text == "back"
+    assert isinstance(fault, Fault)
 
 
 def test_prompts_that_the_server_refuses_do_not_count_as_failures_of_it():
