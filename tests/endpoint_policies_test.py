@@ -452,7 +452,7 @@ def test_a_loaded_team_asks_and_plays(train, chat) -> None:
 
 def test_every_command_before_a_run_names_the_address(chat, tmp_path, capsys) -> None:
     said = config(chat, endpoint={"extra": {"top_k": None}}, decode={"max_new_tokens": 3})
-    note = f"policy q is model big at {chat.url}: its prompts stay on this machine"
+    note = f"policy q is model big at {chat.url}, an address of this machine"
     assert note in motet.dry_run(said).notes
     assert note in motet.check(said).notes
     motet.train(said, runs=tmp_path)

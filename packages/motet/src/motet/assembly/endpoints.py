@@ -61,11 +61,11 @@ class _WithoutKey(Endpoint):
 def endpoint_notes(config: RunKeys) -> list[str]:
     """Return one line for each policy behind an endpoint: where its prompts go."""
     return [
-        f"policy {name} is model {chosen.model} at {chosen.base_url}: "
+        f"policy {name} is model {chosen.model} at {chosen.base_url}"
         + (
-            "its prompts stay on this machine"
+            ", an address of this machine"
             if is_loopback(chosen.base_url)
-            else "its prompts leave this machine"
+            else ": its prompts leave this machine"
         )
         for name, chosen in config.endpoints.items()
     ]
