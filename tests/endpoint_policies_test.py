@@ -25,6 +25,7 @@ from tests.fixtures.chat_server import Answer, ChatServer, completion
 from tests.fixtures.http_servers import running
 from tests.fixtures.messages import facts, says
 from tests.fixtures.wide import widely
+from tests.served_team import Command
 from tests.small_runs import (
     GAMES,
     ROOT,
@@ -176,6 +177,22 @@ def test_fields_that_are_null_are_not_sent(chat) -> None:
     motet.evaluate(config(chat, endpoint={"extra": extra}), show="silent")
     assert not chat.asked[0].keys() & {"max_tokens", "seed", "stop"}
     assert chat.asked[0]["max_completion_tokens"] == 5
+
+
+def test_an_agent_of_a_served_team_is_a_partner(train, tmp_path) -> None:
+    other = run_config(environment={"name": "debate_tiny"}, rollout={"samples": [2, 1]})
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
+    served = Command("serve", str(tmp_path / "other.yaml"), "--port", "0")
+    try:
+        endpoint = {"base_url": f"{served.url}/v1", "model": "team/a"}
+        team = {"p": {"model": "tiny"}, "q": {"endpoint": endpoint}}
+        run = train(run_config(policies=team))
+    finally:
+        served.stop()
+    use = summary(run)["endpoints"]["q"]
+    assert (use["answers"], use["uncounted"]) == (2 * 4 + 2 * 2 * 2, 0)
+    assert use["answers"] <= use["completion_tokens"] <= 3 * use["answers"]
+    assert len({one.text for one in completions(run, "b")}) > 1
 
 
 def test_the_examples_of_the_page_are_configs(chat) -> None:
