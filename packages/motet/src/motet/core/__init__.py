@@ -52,6 +52,7 @@ from motet.core.episodes import (
     Round,
     StopReason,
     Task,
+    Usage,
     walk,
 )
 from motet.core.requests import (
@@ -123,6 +124,7 @@ __all__ = [
     "Team",
     "TrainSample",
     "Transition",
+    "Usage",
     "ValueEstimate",
     "ValueId",
     "ValueRequest",
