@@ -14,6 +14,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from motet.models.bounded_text import token_ids
 from motet.settings import Thinking
 
+THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")
+"""The names by which chat templates know what a message of the assistant thought."""
 _LAST = 64
 """Tokens at the end of a prompt in which its start tag is looked for."""
 
