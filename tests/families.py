@@ -44,6 +44,8 @@ class Family:
     """The variables with which it thinks; None if it never does."""
     off: Variables | None = None
     """The variables with which it does not think; None if it always does."""
+    off_system: str = ""
+    """What a system message says instead, so that it does not think."""
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         special = dict.fromkeys(("<pad>", "<bos>", self.eos, *self.ends, *self.tokens))
@@ -60,6 +62,7 @@ class Family:
             tags = f"{_code(self.thinking.start)} … {_code(self.thinking.end)}"
             on = _variables(self.on) or ("always" if self.off is None else "by default")
             off = "never" if self.off is None else _variables(self.off) or "by default"
+            off = f"`{self.off_system}` in the system message" if self.off_system else off
             cells += [tags, "the template" if self.opens else "the model", on, off]
         return f"| {' | '.join([*cells, *[''] * (len(HEAD) - len(cells))])} |"
 
@@ -294,9 +297,21 @@ FAMILIES: Mapping[str, Family] = {
     "Nemotron Nano 2": Family(
         roles("<SPECIAL_11>User\n", "<SPECIAL_11>Assistant\n", "\n<SPECIAL_12>\n", ends_user=False)
         + "{% if add_generation_prompt %}"
-        + when("enable_thinking is false", "<think></think>", "<think>\n") + "{% endif %}",
+        + when("'/no_think' in messages[0].content", "<think></think>", "<think>\n")
+        + "{% endif %}",
         ("<SPECIAL_12>",), "<SPECIAL_12>", ("<SPECIAL_11>",), thinking=TAGS, opens=True, on=NONE,
-        off=OFF,
+        off=NONE, off_system="/no_think",
+    ),
+    "Muse Glimmer": Family(
+        turns("<|start|>{{ m.role }}<|message|>{{ m.content }}<|eot|>",
+            thought("<|start|>assistant to=self<|message|>", "<|eom|>")
+            + "<|start|>assistant to=user<|message|>{{ m.content }}<|eot|>",
+            "<|start|>assistant"),
+        ("<|eot|>",), "<|eot|>", ("<|start|>", "<|message|>", "<|eom|>"),
+        thinking=Thinking(
+            start="to=self<|message|>", end="<|eom|><|start|>assistant to=user<|message|>"
+        ),
+        on=NONE,
     ),
     "Hunyuan A13B": Family(
         turns("<|startoftext|>{{ m.content }}<|extra_0|>", "{{ m.content }}<|eos|>",

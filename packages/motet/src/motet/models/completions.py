@@ -21,7 +21,7 @@ from motet.errors import ConfigError, SamplerFault, shortened
 from motet.models.bounded_text import TokenizerFault, chat_text, token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.loading import eos_of, stored_generation
-from motet.models.thinking import THINKING_KEYS, begins_to_think, thought_of, with_special
+from motet.models.thinking import THINKING_KEYS, thought_of, with_special
 from motet.settings import ChatTemplate, Decode
 
 EndToken = str | int
@@ -286,8 +286,7 @@ def _parts(
     if decode.thinking is None:
         whole = with_special(tokenizer, body) if decode.show_special_tokens else text
         return _cut(whole, decode.stop), ""
-    begins = begins_to_think(tokenizer, prompt, decode.thinking)
-    thought = thought_of(tokenizer, body, decode.thinking, begins=begins)
+    thought = thought_of(tokenizer, prompt, body, decode.thinking)
     rest = body[thought.answer_from :]
     shown = (
         with_special(tokenizer, rest)

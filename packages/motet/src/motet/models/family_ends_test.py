@@ -105,12 +105,36 @@ def test_an_agent_does_not_think_where_its_variables_switch_it_off(
     assert thinking is not None
     assert family.off is not None
     words = family.tokenizer()
-    assert encode(words, (ASK,), family.on or NONE) != encode(words, (ASK,), family.off)
-    prompt = encode(words, (ASK,), family.off)
+    chat = (Message("system", family.off_system), ASK) if family.off_system else (ASK,)
+    prompt = encode(words, chat, family.off)
+    assert prompt != encode(words, (ASK,), family.on or NONE)
     assert not begins_to_think(words, prompt, thinking)
     asked = Decode(thinking=thinking, max_new_tokens=60)
     found = sampled(backbone, words, prompt, f"5{family.closing}{family.ends[-1]}6", asked)
     assert (found.thinking, found.text) == ("", "5")
+
+
+DIRECT = [
+    ("gpt-oss", "<|channel|>final<|message|>", "5", ""),
+    ("Muse Glimmer", " to=user<|message|>", "5", ""),
+    ("gpt-oss", "<|channel|>analysis<|message|>", "", "5"),
+    ("gpt-oss", "", "5", ""),
+    ("Qwen 3, SmolLM 3", "", "5", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "head", "text", "thought"), DIRECT)
+def test_an_answer_without_thinking_has_the_header_of_an_answer(
+    backbone: Backbone, name: str, head: str, text: str, thought: str
+) -> None:
+    family = FAMILIES[name]
+    assert family.thinking is not None
+    words = family.tokenizer()
+    said = f"{head}5{family.ends[-1]}"
+    asked = Decode(thinking=family.thinking, stop=("final", "user"), max_new_tokens=60)
+    found = sampled(backbone, words, encode(words, (ASK,)), said, asked)
+    assert (found.text, found.thinking, found.stop) == (text, thought, "stop")
+    assert list(found.tokens or ()) == token_ids(words, said)
 
 
 def test_a_budget_closes_channels_as_their_template_does(backbone: Backbone) -> None:
