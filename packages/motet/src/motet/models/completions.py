@@ -140,6 +140,17 @@ def turn_end(tokenizer: PreTrainedTokenizerBase) -> CompletionEnds:
     return CompletionEnds(turn=turn, turn_text=() if ignores else (plain,))
 
 
+def hides_texts(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return whether the chat template renders a user's message without its text.
+
+    It may expect a list of parts, as templates of models for images do.
+    """
+    if tokenizer.chat_template is None:
+        return False
+    text = _rendered(tokenizer, _CHAT[:1], answer=True)
+    return text != "" and _NEXT not in text
+
+
 def _closing(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Return the tokens between an answer and the token that ends its turn.
 
