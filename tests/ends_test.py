@@ -62,6 +62,21 @@ def test_a_template_without_an_end_of_a_turn_and_a_lower_model_max_length_are_sa
     assert Backbone.load(longer).context_length == 256
 
 
+PARTS = (
+    "{% for m in messages %}<bos>{% for part in m.content %}{{ part.text }}{% endfor %}<end>"
+    "{% endfor %}"
+)
+
+
+def test_a_template_that_shows_no_strings_is_said(base: Path, tmp_path: Path) -> None:
+    parts = tmp_path / "parts.jinja"
+    for template, warned in ((PARTS, True), (PARTS.replace("part.text", "part"), False)):
+        parts.write_text(template)
+        models = {"tiny": {"path": str(base), "chat_template": str(parts)}}
+        told = motet.check(run_config(name="told", models=models, warmup=None))
+        assert any(says(line, "tiny … not show the text") for line in told.warnings) == warned
+
+
 @pytest.mark.parametrize("train", widely(["full", "lora"], keep=["lora"]))
 def test_an_exported_team_stops_at_the_same_tokens_everywhere(
     base: Path, tmp_path: Path, train: str, capsys: pytest.CaptureFixture[str]

@@ -19,7 +19,7 @@ from motet.core import Prompt, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError
 from motet.models.chat_template import check_variable, reads_date, tokenizer_with
-from motet.models.completions import CompletionEnds, completion_ends
+from motet.models.completions import CompletionEnds, completion_ends, hides_texts
 from motet.models.content import spelt_tokens
 from motet.models.formats import Vocabulary, check_form
 from motet.models.loading import class_name, stored_generation
@@ -59,6 +59,11 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
         notes += _beside_texts(name, bases[name])
         notes.append(_what_ends(name, ends, tokenizer))
         warnings += _open_turns(name, ends, tokenizer)
+        if hides_texts(tokenizer):
+            warnings.append(
+                f"the chat template of model {name} does not show the text of a message, which it "
+                f"gets as a string: set models.{name}.chat_template to one that shows strings"
+            )
         if tokenizer.model_max_length < context:
             warnings.append(
                 f"the tokenizer_config.json of model {name} says model_max_length "

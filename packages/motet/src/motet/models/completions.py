@@ -6,6 +6,7 @@ with another one. A completion ends at both. A template may also end turns with 
 token; that string ends completions of chats.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -20,13 +21,14 @@ from motet.errors import ConfigError, SamplerFault, shortened
 from motet.models.bounded_text import TokenizerFault, chat_text, token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.loading import eos_of, stored_generation
-from motet.models.thinking import begins_to_think, thought_of, with_special
+from motet.models.thinking import THINKING_KEYS, thought_of, with_special
 from motet.settings import ChatTemplate, Decode
 
 EndToken = str | int
 """A token of a tokenizer: as it is written in a text, or its number."""
-_ANSWER, _NEXT = "motetanswer", "motetquestion"
+_ANSWER, _NEXT, _THOUGHT = "motetanswer", "motetquestion", "motetthought"
 """Contents of messages that no template writes itself."""
+_CHAT = ({"role": "user", "content": _NEXT}, {"role": "assistant", "content": _ANSWER})
 _SHORTEST = 3
 """Least characters of a string that ends a turn: a shorter one, such as a quotation mark, would
 also end completions in the middle."""
@@ -115,48 +117,104 @@ def _token(source: str | Path, tokenizer: PreTrainedTokenizerBase, wanted: EndTo
 
 
 def turn_end(tokenizer: PreTrainedTokenizerBase) -> CompletionEnds:
-    """Read off the chat template how it ends a turn of the assistant."""
+    """Read off the chat template how it ends a turn of the assistant.
+
+    It may end the last turn with one token and earlier turns with another one: both end
+    completions. A token that also stands between the thinking and the answer of one turn, such as
+    the end of a channel, does not: completions would end before their answer.
+    """
     if tokenizer.chat_template is None:
         return CompletionEnds()
-    asked = [{"role": "user", "content": _NEXT}, {"role": "assistant", "content": _ANSWER}]
-    last = _after_answer(tokenizer, asked)
-    if last:
-        found = _read_end(tokenizer, last)
-        ignores = found.turn_text and last == _after_answer(tokenizer, asked, answer=True)
-        # A template that always ends with `assistant:` writes the next turn, not the end of one.
-        return CompletionEnds(turn=found.turn) if ignores else found
-    # It does not end the last turn. It ends earlier ones, or the next turn begins with a token.
-    inner = _after_answer(tokenizer, [*asked, asked[0]]).partition(_NEXT)[0].strip()
-    token = _first_token(tokenizer, inner)
-    return CompletionEnds(turn=() if token is None else (token[1],))
+    inside = _inside_a_turn(tokenizer)
+    last, earlier = _after_answer(tokenizer, _CHAT), _before_next(tokenizer)
+    # The next turn may also begin with a token, and nothing ends the one before it.
+    starts = _tokens_in(tokenizer, earlier)[:1]
+    found = [_first_outside(tokenizer, last, inside)]
+    if starts and earlier.startswith(starts[0]):
+        found.append(_first_outside(tokenizer, earlier, inside))
+    turn = tuple(dict.fromkeys(special_tokens(tokenizer)[one] for one in found if one))
+    tokens = _tokens_in(tokenizer, last)
+    plain = (last.partition(tokens[0])[0] if tokens else last).strip()
+    # A template that always ends with `assistant:` writes the next turn, not the end of one.
+    ignores = len(plain) < _SHORTEST or last == _after_answer(tokenizer, _CHAT, answer=True)
+    return CompletionEnds(turn=turn, turn_text=() if ignores else (plain,))
+
+
+def hides_texts(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return whether the chat template renders a user's message without its text.
+
+    It may expect a list of parts, as templates of models for images do.
+    """
+    if tokenizer.chat_template is None:
+        return False
+    text = _rendered(tokenizer, _CHAT[:1], answer=True)
+    return text != "" and _NEXT not in text
+
+
+def _closing(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Return the tokens between an answer and the token that ends its turn.
+
+    They close the answer's channel, as in `answer<|close|>response<|end_of_msg|>`.
+    """
+    template = str(tokenizer.chat_template)
+    if _CLOSINGS.get(tokenizer, ("",))[0] != template:
+        last = _after_answer(tokenizer, _CHAT)
+        end = _first_outside(tokenizer, last, _inside_a_turn(tokenizer))
+        closes = end is not None and last.startswith(_tokens_in(tokenizer, last)[0])
+        text = last.partition(end)[0] if end is not None and closes else ""
+        _CLOSINGS[tokenizer] = template, tuple(token_ids(tokenizer, text)) if text else ()
+    return _CLOSINGS[tokenizer][1]
+
+
+_CLOSINGS: WeakKeyDictionary[PreTrainedTokenizerBase, tuple[str, tuple[int, ...]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _before_next(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return what the template writes between an answer and the next message."""
+    whole = _after_answer(tokenizer, [*_CHAT, _CHAT[0]])
+    return whole.partition(_NEXT)[0].strip()
+
+
+def _inside_a_turn(tokenizer: PreTrainedTokenizerBase) -> frozenset[str]:
+    """Return the tokens that the template writes between the thinking and the answer of a turn."""
+    thought = dict.fromkeys(THINKING_KEYS, _THOUGHT)
+    text = _rendered(tokenizer, [_CHAT[0], {**_CHAT[1], **thought}])
+    between = text.rpartition(_ANSWER)[0].rpartition(_THOUGHT)
+    return frozenset(_tokens_in(tokenizer, between[2]) if between[1] else ())
 
 
 def _after_answer(
     tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, str]], *, answer: bool = False
 ) -> str:
     """Return what the template writes after the answer; empty if it does not render the chat."""
-    try:
-        text = chat_text(tokenizer, rows, answer=answer)
-    except (SamplerFault, ValueError):
-        # The first prompt of the run meets the same error, and says so.
-        return ""
+    text = _rendered(tokenizer, rows, answer=answer)
     return text.rpartition(_ANSWER)[2].strip() if _ANSWER in text else ""
 
 
-def _read_end(tokenizer: PreTrainedTokenizerBase, written: str) -> CompletionEnds:
-    """Read the end of a turn: a token, or plain text that a token may follow."""
-    known = [(text, token) for text, token in special_tokens(tokenizer).items() if text in written]
-    if not known:
-        return CompletionEnds(turn_text=(written,) if len(written) >= _SHORTEST else ())
-    first, token = min(known, key=lambda one: (written.index(one[0]), -len(one[0])))
-    plain = written[: written.index(first)].strip()
-    return CompletionEnds(turn=(token,), turn_text=(plain,) if len(plain) >= _SHORTEST else ())
+def _rendered(
+    tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, str]], *, answer: bool = False
+) -> str:
+    try:
+        return chat_text(tokenizer, rows, answer=answer)
+    except (SamplerFault, ValueError):
+        # The first prompt of the run meets the same error, and says so.
+        return ""
 
 
-def _first_token(tokenizer: PreTrainedTokenizerBase, written: str) -> tuple[str, int] | None:
-    """Return the added token that a text begins with."""
-    starts = [one for one in special_tokens(tokenizer).items() if written.startswith(one[0])]
-    return max(starts, key=lambda one: len(one[0]), default=None)
+def _tokens_in(tokenizer: PreTrainedTokenizerBase, written: str) -> list[str]:
+    """Return the added tokens in a text, in their order."""
+    known = [one for one in special_tokens(tokenizer) if one in written]
+    longest_first = sorted(known, key=len, reverse=True)
+    return re.findall("|".join(map(re.escape, longest_first)), written) if known else []
+
+
+def _first_outside(
+    tokenizer: PreTrainedTokenizerBase, written: str, inside: Collection[str]
+) -> str | None:
+    """Return the first added token in a text that is none of `inside`."""
+    return next((one for one in _tokens_in(tokenizer, written) if one not in inside), None)
 
 
 # ------------------------------------------------------------------ stop strings of special tokens
@@ -239,8 +297,7 @@ def _parts(
     if decode.thinking is None:
         whole = with_special(tokenizer, body) if decode.show_special_tokens else text
         return _cut(whole, decode.stop), ""
-    begins = begins_to_think(tokenizer, prompt, decode.thinking)
-    thought = thought_of(tokenizer, body, decode.thinking, begins=begins)
+    thought = thought_of(tokenizer, prompt, body, decode.thinking)
     rest = body[thought.answer_from :]
     shown = (
         with_special(tokenizer, rest)
@@ -258,12 +315,15 @@ def _parts(
 def _body(
     tokenizer: PreTrainedTokenizerBase, one: Completion, decode: Decode, ends: Collection[int]
 ) -> tuple[int, ...]:
-    """Return the tokens before the token that ended one, which need not be a special one."""
+    """Return the tokens before the end of one, which need not be a special token."""
     tokens = one.tokens or ()
     if one.stop == "length" or not tokens:
         return tokens
-    last = tokens[-1] in ends or tokens[-1] in stop_ids(tokenizer, decode.stop)
-    return tokens[:-1] if last else tokens
+    if tokens[-1] not in ends and tokens[-1] not in stop_ids(tokenizer, decode.stop):
+        return tokens
+    closing = _closing(tokenizer)
+    closed = bool(closing) and tokens[-1 - len(closing) : -1] == closing
+    return tokens[: -1 - len(closing)] if closed else tokens[:-1]
 
 
 def _fault(one: Completion, error: str) -> Fault | None:

@@ -42,6 +42,14 @@ def turns(end: str, last: str | None = None, head: str = "<|im_start|>' + m.role
     )
 
 
+def channels(end: str) -> str:
+    """Return a template with a channel for thinking before the answer; `end` ends a turn."""
+    return (
+        "{% for m in messages %}<|im_start|>{{ m.role }}{% if m.reasoning_content %}"
+        "{{ m.reasoning_content }}<|eom|>{% endif %}{{ m.content }}" + end + "{% endfor %}"
+    )
+
+
 PLAIN = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"
 ENDS = {
     "ChatML": (turns("<|im_end|>\n"), ("<|im_end|>",), ()),
@@ -59,6 +67,13 @@ ENDS = {
         ("<|user|>",),
         (),
     ),
+    "another token ends earlier turns": (
+        turns("<|im_end|>\n", last="<|endoftext|>"),
+        ("<|endoftext|>", "<|im_end|>"),
+        (),
+    ),
+    "a token ends the thinking, too": (channels("<|eom|>"), ("<|im_start|>",), ()),
+    "a token ends the thinking and the answer": (channels("<|eom|>!<|eot|>"), ("<|eot|>",), ()),
     "plain text": (turns("</answer>\n"), (), ("</answer>",)),
     "plain text before a token": (turns("[/ANS]<|im_end|>\n"), ("<|im_end|>",), ("[/ANS]",)),
     "a quotation mark": (turns('"\n'), (), ()),

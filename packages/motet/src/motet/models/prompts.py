@@ -22,6 +22,7 @@ from motet.core import Chat, Fault, Message, Prompt, SampleRequest
 from motet.errors import SamplerFault
 from motet.models.bounded_text import BadPrompt, TemplateRefused, TokenizerFault, token_ids
 from motet.models.content import chat_ids, text_ids
+from motet.models.thinking import THINKING_KEYS
 
 LOOSEST = 32
 """Characters. Real texts have 2 to 6 of them a token. A prompt with more than this, for each token
@@ -128,14 +129,12 @@ def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables)
 
 
 def _row(message: Message) -> dict[str, str]:
-    """Return a message as templates read it, which know thinking by either of two names."""
-    thinking = message.thinking or None
+    """Return a message as templates read it."""
     given = {
         "role": message.role,
         "content": message.content,
         "name": message.name,
-        "reasoning_content": thinking,
-        "thinking": thinking,
+        **dict.fromkeys(THINKING_KEYS, message.thinking or None),
     }
     return {key: value for key, value in given.items() if value is not None}
 

@@ -37,11 +37,12 @@ def test_a_chat_goes_through_the_template_and_asks_for_an_answer(
     assert text == "<bos>system\nquick<end><bos>user\nthe dog?<end><bos>assistant\n"
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
 def test_a_template_reads_variables_and_what_was_thought(
-    templated: PreTrainedTokenizerFast,
+    templated: PreTrainedTokenizerFast, name: str
 ) -> None:
     templated.chat_template = (
-        "{% for m in messages %}{{ m.role }}:{{ m.reasoning_content }}:{{ m.content }}"
+        f"{{% for m in messages %}}{{{{ m.role }}}}:{{{{ m.{name} }}}}:{{{{ m.content }}}}"
         "\n{% endfor %}{{ mood }}"
     )
     chat = (ASK, Message("assistant", "yes", thinking="<end>hm"), ASK)

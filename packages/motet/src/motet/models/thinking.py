@@ -14,6 +14,10 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from motet.models.bounded_text import token_ids
 from motet.settings import Thinking
 
+THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")
+"""The names by which chat templates know what a message of the assistant thought."""
+_HEADER = 8
+"""Least characters of the end of a prompt that an end tag repeats."""
 _LAST = 64
 """Tokens at the end of a prompt in which its start tag is looked for."""
 
@@ -23,6 +27,22 @@ def begins_to_think(
 ) -> bool:
     """Return whether a prompt ends with the start tag."""
     return with_special(tokenizer, prompt[-_LAST:]).rstrip().endswith(thinking.start.rstrip())
+
+
+def answers_with(
+    tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int], thinking: Thinking
+) -> str:
+    """Return what a completion begins with that answers at once; empty if that is its answer.
+
+    An end tag may repeat the end of the prompt: `<|start|>assistant` of a channel for the answer,
+    `<|end|><|start|>assistant<|channel|>final<|message|>`. What follows it begins such an answer.
+    """
+    tail, end = with_special(tokenizer, prompt[-_LAST:]).rstrip(), thinking.end
+    for size in range(min(len(tail), len(end) - 1), _HEADER - 1, -1):
+        _, found, rest = end.partition(tail[-size:])
+        if found and rest:
+            return rest.lstrip()
+    return ""
 
 
 def with_special(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
@@ -43,17 +63,20 @@ class Thought:
 
 
 def thought_of(
-    tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int], thinking: Thinking, *, begins: bool
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Sequence[int],
+    tokens: Sequence[int],
+    thinking: Thinking,
 ) -> Thought:
-    """Return where a completion ends its thinking.
+    """Return where a completion of a prompt ends its thinking.
 
     Without an end tag, all of it is thinking if it began to think, and else all is its answer.
-
-    Args:
-        begins: whether the prompt ends with the start tag.
     """
     whole = with_special(tokenizer, tokens)
-    thought, found, _ = whole.partition(thinking.end)
+    begins = begins_to_think(tokenizer, prompt, thinking)
+    at_once = "" if begins else answers_with(tokenizer, prompt, thinking)
+    end = at_once if at_once and whole.lstrip().startswith(at_once) else thinking.end
+    thought, found, _ = whole.partition(end)
     opened = thought.lstrip().startswith(thinking.start.rstrip())
     said = thought.lstrip().removeprefix(thinking.start.rstrip()).strip()
     if not found:
@@ -62,11 +85,11 @@ def thought_of(
     low, high = 0, len(tokens)
     while high - low > 1:
         middle = (low + high) // 2
-        if thinking.end in with_special(tokenizer, tokens[:middle]):
+        if end in with_special(tokenizer, tokens[:middle]):
             high = middle
         else:
             low = middle
-    return Thought(said, high, with_special(tokenizer, tokens[:high]).partition(thinking.end)[2])
+    return Thought(said, high, with_special(tokenizer, tokens[:high]).partition(end)[2])
 
 
 @dataclass
@@ -77,6 +100,8 @@ class Thinker:
     thinking: Thinking
     state: Literal["before", "thinks", "answers"]
     """before: it has not said yet whether it thinks."""
+    at_once: str = ""
+    """What it begins with if it answers at once; empty if that is its answer."""
     answer_from: int = 0
     forced: tuple[int, int] | None = None
     """As in a Completion."""
@@ -87,8 +112,9 @@ class Thinker:
     def of(
         cls, tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int], thinking: Thinking
     ) -> "Thinker":
-        begins = begins_to_think(tokenizer, prompt, thinking)
-        return cls(tokenizer, thinking, "thinks" if begins else "before")
+        if begins_to_think(tokenizer, prompt, thinking):
+            return cls(tokenizer, thinking, "thinks")
+        return cls(tokenizer, thinking, "before", answers_with(tokenizer, prompt, thinking))
 
     def read(self, tokens: Sequence[int]) -> None:
         """Read all tokens so far, of which the last is new."""
@@ -98,7 +124,7 @@ class Thinker:
                 self._answers(len(tokens))
             return
         if self.state == "before":
-            self._begin(with_special(self.tokenizer, tokens).lstrip())
+            self._begin(with_special(self.tokenizer, tokens).lstrip(), len(tokens))
         if self.state == "thinks":
             # A token of a tag is at least one byte.
             last = tokens[-len(self.thinking.end.encode()) - 1 :]
@@ -108,11 +134,13 @@ class Thinker:
                 self.to_come = token_ids(self.tokenizer, self.thinking.closed_by)
                 self.forced = (len(tokens), len(tokens) + len(self.to_come))
 
-    def _begin(self, text: str) -> None:
+    def _begin(self, text: str, place: int) -> None:
         start = self.thinking.start.rstrip()
         if text.startswith(start):
             self.state = "thinks"
-        elif not start.startswith(text):
+        elif self.at_once and text.startswith(self.at_once):
+            self._answers(place)
+        elif not start.startswith(text) and not self.at_once.startswith(text):
             self._answers(0)
 
     def _answers(self, place: int) -> None:
