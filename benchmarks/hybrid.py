@@ -4,7 +4,8 @@
     python benchmarks/hybrid.py --only time
 
 Three layers of linear attention and one of full attention, 128 wide, against four layers of full
-attention. The steps of both are measured in turns, with one thread each. The environment variable
+attention. Their steps are
+measured in turns, from models after a warm-up, with one thread each. The environment variable
 RUNS names the folder of the runs.
 """
 
@@ -54,11 +55,16 @@ def hybrid() -> Path:
     return folder
 
 
+def warmed(model: Path, seed: int) -> Path:
+    """Return the run of a seed, whose folder has the model after its warm-up."""
+    return train("seeds", f"models.tiny.path={model}", seed=seed)
+
+
 def seeds(model: Path) -> None:
     """Print success before and after training, with a warm-up of its own, for each seed."""
     print("| seed | before | after | CPU s |\n|---|---|---|---|")
     for seed in SEEDS:
-        folder = train("seeds", f"models.tiny.path={model}", seed=seed)
+        folder = warmed(model, seed)
         before, after = (heldout(folder, when) for when in ("before", "after"))
         print(f"| {seed} | {before:.3f} | {after:.3f} | {summary(folder)['cpu_seconds']:.0f} |")
 
@@ -67,7 +73,7 @@ def times(model: Path) -> None:
     """Print the median time of a step of both models, and of its parts."""
     ways = {
         "transformer": f"models.tiny.path={usual() / 'models' / 'tiny'}",
-        "hybrid": f"models.tiny.path={model}",
+        "hybrid": f"models.tiny.path={warmed(model, 0) / 'models' / 'tiny'}",
     }
     found: dict[str, dict[str, list[float]]] = {way: {} for way in ways}
     for turn in range(ROUNDS):
