@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from motet.core.terms import BONUS, MAJORITY_RIGHT, RIGHT, SUCCESS, by_agent
+from motet.core.tools import ToolCall, ToolSchema
 from motet.settings import AnswerFormat
 
 StopReason = Literal["stop", "length"]
@@ -30,14 +31,23 @@ the root."""
 class Message:
     """One message of a chat.
 
-    `name` distinguishes speakers that have the same role, if the chat template can show names.
+    `name` distinguishes speakers that have the same role, if the chat template can show names. That
+    of a message of a tool is the tool's.
     """
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
     name: str | None = None
     thinking: str = ""
     """What the assistant thought before it. The chat template decides whether a model reads it."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of the assistant. The messages of tools behind it are their results."""
+    call_id: str = ""
+    """Of a tool: the id of the call whose result this is."""
+    failed: bool = False
+    """Of a tool: whether this result is an error."""
+    tools: tuple[ToolSchema, ...] = ()
+    """The tools that the chat offers to the assistant, at its first message."""
 
 
 Chat: TypeAlias = tuple[Message, ...]
@@ -53,6 +63,10 @@ class Reply:
     stop: StopReason = "stop"
     thinking: str = ""
     """What the agent thought before the text, with `decode.thinking`."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls that stand in it, if its prompt offers tools. The text is without them."""
+    unread: str = ""
+    """Why a call in it cannot be read. Then it has no calls, and the text is as it was written."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +159,9 @@ class Completion:
     temperature: float = 1.0
     thinking: str = ""
     """What stands before the text: the thinking of an agent with `decode.thinking`."""
+    calls: tuple[ToolCall, ...] = ()
+    unread: str = ""
+    """These two as in a Reply."""
     forced: tuple[int, int] | None = None
     """The first of the tokens that were put in, not sampled, and the place behind the last of them:
     the end of a thinking that was too long. They are certain: their log-probabilities are 0 in
@@ -170,7 +187,7 @@ class Completion:
     @property
     def reply(self) -> Reply:
         """What an environment sees of it."""
-        return Reply(self.text, self.stop, self.thinking)
+        return Reply(self.text, self.stop, self.thinking, self.calls, self.unread)
 
 
 @dataclass(frozen=True)
