@@ -49,6 +49,13 @@ class Message:
     tools: tuple[ToolSchema, ...] = ()
     """The tools that the chat offers to the assistant, at its first message."""
 
+    @property
+    def shown(self) -> str:
+        """Its content as people read it, with its calls and the names of the tools on offer."""
+        calls = [f"calls {call}" for call in self.calls]
+        offers = [f"(tools: {', '.join(tool.name for tool in self.tools)})"] if self.tools else []
+        return "\n".join([*([self.content] if self.content or not calls else []), *calls, *offers])
+
 
 Chat: TypeAlias = tuple[Message, ...]
 Prompt: TypeAlias = Chat | str

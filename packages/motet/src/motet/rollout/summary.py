@@ -7,8 +7,11 @@ represent it in later turns. The weights of a turn add up to the share of the ga
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 from statistics import correlation
+
+from typing import Any
 
 from motet.core import Episode, Fault, Outcome, Round, walk
 
@@ -112,6 +115,10 @@ class Summary:
     duplicates: float | None
     """Of an agent's completions of one prompt, without the first: the share that repeats an earlier
     one exactly."""
+    tool_calls: Mapping[str, int] = field(default_factory=dict)
+    """Agent -> calls that it wrote, also those that cannot be read. Of agents with tools."""
+    tool_errors: Mapping[str, int] = field(default_factory=dict)
+    """Agent -> calls that cannot be read, and results that are errors."""
 
 
 def episode_stats(episode: Episode) -> EpisodeStats:
@@ -178,10 +185,29 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         tokens=sum(one.tokens for one in stats),
         gold_correlation=_gold_correlation(episodes),
         **_answers(episodes),
+        **_tool_use(episodes),
     )
 
 
-def _answers(episodes: Sequence[Episode]) -> dict[str, float | None]:
+def _tool_use(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Count the calls of each agent whose prompts offer tools."""
+    calls: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    roots = (episode.root for episode in episodes if episode.root is not None)
+    for round_ in (found for root in roots for _, found in walk(root)):
+        for agent, prompt in round_.prompts.items():
+            if isinstance(prompt, str) or not any(message.tools for message in prompt):
+                continue
+            said = round_.samples[agent]
+            unread = sum(bool(one.unread) for one in said)
+            calls[agent] += unread + sum(len(one.calls) for one in said)
+            # The results behind the agent's last message are new in this Round.
+            read = takewhile(lambda message: message.role != "assistant", reversed(prompt))
+            errors[agent] += unread + sum(message.failed for message in read)
+    return {"tool_calls": dict(calls), "tool_errors": dict(errors)}
+
+
+def _answers(episodes: Sequence[Episode]) -> dict[str, Any]:
     """Return the figures of completions. All count equally; greedy paths are left out."""
     rounds = [
         round_

@@ -27,6 +27,10 @@ def played(summary: Summary) -> dict[str, float]:
     }
     terms = {f"play/terms/{name}": value for name, value in summary.terms.items()}
     figures |= {f"play/reward/{agent}": value for agent, value in summary.agent_rewards.items()}
+    for name, counts in (("tool_calls", summary.tool_calls), ("tool_errors", summary.tool_errors)):
+        figures |= {f"play/{name}/{agent}": float(count) for agent, count in counts.items()}
+        if counts:
+            figures[f"play/{name}"] = float(sum(counts.values()))
     return {**figures, **terms, "play/tokens": summary.tokens, "play/faults": summary.faults}
 
 
