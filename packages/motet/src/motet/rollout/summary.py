@@ -7,7 +7,7 @@ represent it in later turns. The weights of a turn add up to the share of the ga
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from statistics import correlation
 
@@ -115,9 +115,9 @@ class Summary:
     duplicates: float | None
     """Of an agent's completions of one prompt, without the first: the share that repeats an earlier
     one exactly."""
-    tool_calls: Mapping[str, int] = field(default_factory=dict)
+    tool_calls: Mapping[str, int]
     """Agent -> calls that it wrote, also those that cannot be read. Of agents with tools."""
-    tool_errors: Mapping[str, int] = field(default_factory=dict)
+    tool_errors: Mapping[str, int]
     """Agent -> calls that cannot be read, and results that are errors."""
 
 
