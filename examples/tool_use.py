@@ -41,7 +41,7 @@ class Sums(motet.FreeForm):
             text = draw.choice(["yes", "no"])
             return motet.Demonstration("checker", f"{a} + {b} = {a + guess} ?", text, turn=1)
         if seed % 3 == 1:
-            text = str(a + guess) if draw.random() < 0.15 else call.written
+            text = str(a + guess) if draw.random() < 0.3 else call.written
             return motet.Demonstration("solver", [asked], text)
         read = [motet.Message("assistant", "", calls=(call,)), motet.Message("tool", str(a + b), "add")]
         return motet.Demonstration("solver", [asked, *read], str(a + b), turn=1)
