@@ -98,8 +98,8 @@ def _how_it_calls(name: str, tokenizer: PreTrainedTokenizerBase) -> str:
     if form.native:
         return f"model {name} calls tools in the form of its chat template ({form.name})"
     return (
-        f"model {name} has no chat template whose calls of tools can be read: it is told of them in "
-        "the system message, and calls them with <tool_call>"
+        f"model {name} has no chat template whose calls of tools can be read: the system message "
+        "tells it of them, and it calls them with <tool_call>"
     )
 
 

@@ -101,9 +101,7 @@ def open_task_setup(
             derived += more
             _check_rewards(config, stage)
         tasks = tasks_of(config, stage, train=train) if reads_tasks else Tasks(config, stage)
-        yield TaskSetup(
-            config, stage, team, tasks, services.sandbox_level, derived, notes=notes
-        )
+        yield TaskSetup(config, stage, team, tasks, services.sandbox_level, derived, notes=notes)
     finally:
         services.close()
 
@@ -122,9 +120,8 @@ def _check_rewards(config: RunConfig, stage: Environment[Any]) -> None:
             else f"{type(stage).__name__} gives a reward only at the end of an episode"
         )
         raise ConfigError(
-            f"{why}, but algorithm.repeat_last_reward: true repeats the last one for every turn not "
-            "played: set "
-            "algorithm.repeat_last_reward: false, or leave it out"
+            f"{why}, but algorithm.repeat_last_reward: true repeats it for every turn not played: "
+            "set algorithm.repeat_last_reward: false, or leave it out"
         )
     if algorithm.incentives.any:
         _check_incentives(config, stage)

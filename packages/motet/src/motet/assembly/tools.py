@@ -89,7 +89,9 @@ def _check_names(agent: str, tools: Sequence[Tool]) -> None:
 
 def _refuse_limits(config: RunConfig) -> None:
     usual = ToolUse()
-    set_ = [key for key in ToolUse.model_fields if getattr(config.tools, key) != getattr(usual, key)]
+    set_ = [
+        key for key in ToolUse.model_fields if getattr(config.tools, key) != getattr(usual, key)
+    ]
     if set_:
         raise ConfigError(
             f"tools.{set_[0]}: got {getattr(config.tools, set_[0])}, which has no effect, because "

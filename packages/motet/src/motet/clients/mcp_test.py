@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -100,8 +101,7 @@ def alive(pid):
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def until(holds, seconds=30):
@@ -193,7 +193,9 @@ def test_a_killed_bridge_takes_the_server_with_it(opened):
 
 def test_the_names_that_a_config_allows_are_those_that_are_offered(opened):
     assert [one.name for one in opened.tools(("price",), "x")] == ["price"]
-    with pytest.raises(ConfigError, match=r"x.only names 'prise', but the server .* has the tools price"):
+    with pytest.raises(
+        ConfigError, match=r"x.only names 'prise', but the server .* has the tools price"
+    ):
         opened.tools(("prise",), "x")
 
 
@@ -217,12 +219,12 @@ def test_a_server_that_does_not_start_is_one_clear_line(command, message):
 
 
 def test_an_address_where_nobody_is_is_one_clear_line():
-    with pytest.raises(ConfigError, match="http://127.0.0.1:9/mcp does not start"):
+    with pytest.raises(ConfigError, match=r"http://127\.0\.0\.1:9/mcp does not start"):
         McpClient("http://127.0.0.1:9/mcp", "x", (), 10.0)
 
 
 def test_a_variable_that_is_not_set_and_a_missing_package_are_refused(monkeypatch):
-    with pytest.raises(ConfigError, match="x.environment names NO_SUCH, which is not set"):
+    with pytest.raises(ConfigError, match=r"x\.environment names NO_SUCH, which is not set"):
         McpClient(("python",), "x", ["NO_SUCH"])
     monkeypatch.setattr(client_module, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install \"motet\[mcp\]\""):

@@ -51,7 +51,10 @@ def print_episode(
                 calls = "".join(f" calls {visible(str(call))}" for call in sample.calls)
                 calls += f" (call not readable: {visible(sample.unread)})" if sample.unread else ""
                 line = Text.assemble(
-                    (head, "cyan"), (thought, "dim"), (visible(sample.text), "green"), (calls, "dim")
+                    (head, "cyan"),
+                    (thought, "dim"),
+                    (visible(sample.text), "green"),
+                    (calls, "dim"),
                 )
                 out.print(line, soft_wrap=True)
         for index, outcome in enumerate(round_.outcomes):

@@ -304,12 +304,16 @@ class McpServer(Settings):
                     "expected a command: a server that already runs has its own"
                 )
         elif not self.mcp or not all(self.mcp):
-            raise ValueError(f"got the command {list(self.mcp)}, expected words such as [python, ./server.py]")
+            raise ValueError(
+                f"got the command {list(self.mcp)}, expected words such as [python, ./server.py]"
+            )
         return self
 
 
 def _tool(value: Any) -> Any:
-    if isinstance(value, McpServer | Mapping) or (isinstance(value, str) and (value in BUILT_IN or ":" in value)):
+    if isinstance(value, McpServer | Mapping) or (
+        isinstance(value, str) and (value in BUILT_IN or ":" in value)
+    ):
         return value
     raise ValueError(
         f"got {value!r}, expected {' or '.join(BUILT_IN)}, a function or an object at "

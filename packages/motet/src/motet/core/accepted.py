@@ -63,7 +63,10 @@ def as_prompt(given: Any, where: str = "a prompt") -> Any:
 
 
 def _as_message(given: Mapping[str, Any], where: str, names: Mapping[str, str]) -> Message:
-    """Return a message. `names`: id of an earlier call -> its tool, which a result need not name."""
+    """Return a message.
+
+    `names`: id of an earlier call -> its tool, which a result need not name.
+    """
     role, name, call_id = given.get("role"), given.get("name"), given.get("tool_call_id", "")
     calls = _calls(given.get("tool_calls"), where)
     content = _text("" if calls and given.get("content") is None else given.get("content"))

@@ -162,7 +162,7 @@ def call_of(name: Any, arguments: Any, id: str = "") -> ToolCall | str:
     return f"it has {why}" if why else ToolCall(name, dict(arguments), id)
 
 
-# --------------------------------------------------------------------------------- arguments and schema
+# ---------------------------------------------------------------------------- arguments and schema
 
 
 def misfit(call: ToolCall, tools: Sequence[ToolSchema]) -> str:
@@ -219,8 +219,8 @@ def fits(value: Any, schema: Any, where: str) -> str:
     if isinstance(value, Mapping):
         return _object(value, schema, where)
     if isinstance(value, list | tuple) and "items" in schema:
-        said = (fits(one, schema["items"], f"{where}[{n}]") for n, one in enumerate(value))
-        return next(filter(None, said), "")
+        each = (fits(one, schema["items"], f"{where}[{n}]") for n, one in enumerate(value))
+        return next(filter(None, each), "")
     return ""
 
 

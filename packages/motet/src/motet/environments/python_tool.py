@@ -8,7 +8,7 @@ from codejudge import Call, Raised, Report, Returned, Sandbox
 from motet.user_code.tool_runs import ToolError
 
 _RUN = "motet_run"
-_RUNNER = f'''
+_RUNNER = f"""
 import ast, contextlib, io
 
 def {_RUN}(code):
@@ -31,7 +31,7 @@ def {_RUN}(code):
                 at = at.tb_next
             failed = f"{{type(error).__name__}}: {{error}}" + (f" (line {{line}})" if line else "")
     return [out.getvalue(), failed]
-'''
+"""
 _BREAK = re.compile(r"\r\n|\r|\n")
 
 

@@ -27,7 +27,10 @@ def run(python, code):
         ("2 + 3", "5\n"),
         ("x = 4\nprint('x is', x)\nx * 2", "x is 4\n8\n"),
         ("import math\nmath.gcd(12, 18)", "6\n"),
-        ("if True:\n    from collections import Counter\nCounter('aab')", "Counter({'a': 2, 'b': 1})\n"),
+        (
+            "if True:\n    from collections import Counter\nCounter('aab')",
+            "Counter({'a': 2, 'b': 1})\n",
+        ),
         ("def f(n):\n    return n and n + f(n - 1)\nf(4)", "10\n"),
         ("x = 1", "(it printed nothing)"),
         ("'ü'", "'ü'\n"),

@@ -23,8 +23,8 @@ from motet.core import (
 from motet.environments.tool_use import ToolGame
 from motet.rollout.collect import collect
 from motet.settings import Decode, Plan, ToolUse
-from motet.user_code.tool_runs import ToolError, as_text, bounded, run_tool
 from motet.user_code.timeouts import guarded, run_loop
+from motet.user_code.tool_runs import ToolError, as_text, bounded, run_tool
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Sums(Environment):
         return Transition(after, dict.fromkeys(self.agents, right), len(after) == 2, success=right)
 
     def solve(self, state, seed):
-        return {agent: "7" for agent in self.agents}
+        return dict.fromkeys(self.agents, "7")
 
 
 def run(work):
@@ -180,7 +180,11 @@ def leaves():
         (ADD, ToolCall("sub"), "Error: there is no tool 'sub'; tools are add"),
         (Given("add", boom), ToolCall("add"), "Error: KeyError: 'x'"),
         (Given("add", told), ToolCall("add"), "Error: there is no such page"),
-        (Given("add", leaves), ToolCall("add"), "Error: EnvironmentFault: tool add called sys.exit"),
+        (
+            Given("add", leaves),
+            ToolCall("add"),
+            "Error: EnvironmentFault: tool add called sys.exit",
+        ),
         (
             Given("add", add, parameters={"properties": {"a": {"type": "string"}}}),
             ASKED,
@@ -236,7 +240,7 @@ def test_the_calls_of_a_turn_run_at_the_same_time():
         ({"a": [1, "ü", None]}, '{"a": [1, "ü", null]}'),
         (None, "null"),
         (7.5, "7.5"),
-        ({1, 1}, "{1}"),
+        ({1}, "{1}"),
     ],
 )
 def test_results_become_text(value, text):
@@ -298,5 +302,9 @@ def test_a_whole_game_has_a_round_for_each_round_of_calls():
     assert question.tools
     third = second.outcomes[0].next
     assert second.outcomes[0].rewards == {"solver": 1.0, "checker": 1.0}
-    assert [one.samples["solver"][0].calls for one in (first, second, third)] == [(ASKED,), (), (ASKED,)]
+    assert [one.samples["solver"][0].calls for one in (first, second, third)] == [
+        (ASKED,),
+        (),
+        (ASKED,),
+    ]
     assert third.outcomes[0].next.outcomes[0].end == "done"

@@ -213,10 +213,10 @@ def with_texts(
 
     Each was sampled for the tokens in `prompts`, with the settings in `decodes`. `ends` are the
     tokens that end every completion. `tools` are those that each prompt offers: the calls of them
-    are read, and are no part of the text. It is a Fault if a log-probability is not finite, or if the
-    tokenizer cannot decode the tokens. The text ends before the token that ended it and before the
-    first stop string. It shows special tokens only with `show_special_tokens`, and what was thought
-    before it only with `thinking.shown`.
+    are read, and are no part of the text. It is a Fault if a log-probability is not finite, or if
+    the tokenizer cannot decode the tokens. The text ends before the token that ended it and before
+    the first stop string. It shows special tokens only with `show_special_tokens`, and what was
+    thought before it only with `thinking.shown`.
     """
     bodies = [
         _body(tokenizer, one, decode, ends) for one, decode in zip(sampled, decodes, strict=True)

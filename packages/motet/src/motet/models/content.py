@@ -43,10 +43,13 @@ nested values."""
 Tools = Sequence[Mapping[str, Any]]
 """Descriptions of tools, as in OpenAI's API. They may be a stranger's."""
 _KNOWN = frozenset(
-    """role content name reasoning_content thinking tool_calls tool_call_id type function id
-    arguments description parameters properties required items enum anyOf oneOf default nullable
-    additionalProperties""".split()
-)
+    (
+        "role", "content", "name", "reasoning_content", "thinking", "tool_calls", "tool_call_id",
+        "type", "function", "id", "arguments", "description", "parameters", "properties",
+        "required", "items", "enum", "anyOf", "oneOf", "default", "nullable",
+        "additionalProperties",
+    )
+)  # fmt: skip
 """Keys of rows and tools that templates look for, so that they must stay as they are."""
 
 _PRIVATE = range(0xF0000, 0xFFFFE)

@@ -29,7 +29,7 @@ def tool(function: Callable[..., Any]) -> Tool:
 
     Raises: ConfigError that says what is missing.
     """
-    from transformers.utils import get_json_schema
+    from transformers.utils.chat_template_utils import get_json_schema
 
     try:
         said = get_json_schema(function)["function"]

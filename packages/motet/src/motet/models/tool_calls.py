@@ -1,9 +1,10 @@
 """From the text of a completion to the calls in it, in each of the forms that models write.
 
     Hermes, Qwen         <tool_call>{"name": ..., "arguments": {...}}</tool_call>
-    Qwen3-Coder, Qwen3.5 <tool_call><function=NAME><parameter=KEY>...</parameter></function></tool_call>
+    Qwen3-Coder, Qwen3.5 <tool_call><function=NAME><parameter=KEY>...</parameter></function>...
     Llama 3              {"name": ..., "parameters": {...}}, perhaps after <|python_tag|>
-    Mistral              [TOOL_CALLS][{"name": ..., "arguments": {...}}], [TOOL_CALLS]NAME[ARGS]{...}
+    Mistral              [TOOL_CALLS][{"name": ..., "arguments": {...}}]
+                         [TOOL_CALLS]NAME[ARGS]{...}
     gpt-oss              <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}
 
 All of them read a text with its special tokens. A form is a reader of such texts, and tool_forms.py
@@ -45,7 +46,7 @@ def said_of(text: str, found: Sequence[ToolCall | str], thinking: str = "") -> S
     return Said(text, () if broken else calls, broken, thinking)
 
 
-# --------------------------------------------------------------------------------- <tool_call> ... </tool_call>
+# ------------------------------------------------------------------------------- between two tags
 
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"

@@ -1,4 +1,4 @@
-"""How a model is told of tools and writes calls: in the form of its chat template, or as plain text.
+"""How a model is told of tools and writes calls: in the form of its chat template, or as text.
 
 A template is tried: it writes a call, and the readers of tool_calls.py read it. The first that gets
 the same call has found the form. So nothing depends on the name of a model, and a form that cannot
@@ -11,7 +11,6 @@ results are messages of the user.
 """
 
 import json
-import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -153,7 +152,9 @@ def _written(tokenizer: PreTrainedTokenizerBase, as_text: bool) -> str:
         said = chat_text(tokenizer, rows[:2], tools=tools, answer=False)
     except SamplerFault:
         return ""
-    written = said[len(os.path.commonprefix([asked, said])) :].rstrip()
+    pairs = enumerate(zip(asked, said, strict=False))
+    same = next((n for n, (one, other) in pairs if one != other), min(len(asked), len(said)))
+    written = said[same:].rstrip()
     # A completion is read without the token that ended it.
     ends = {*map(str, tokenizer.all_special_tokens), *CALL_ENDS}
     while last := next((one for one in ends if one and written.endswith(one)), ""):
@@ -161,7 +162,7 @@ def _written(tokenizer: PreTrainedTokenizerBase, as_text: bool) -> str:
     return written
 
 
-# -------------------------------------------------------------------------- transformers' own parser
+# ------------------------------------------------------------------------ transformers' own parser
 
 
 def _response_template(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, Any] | None:
@@ -234,9 +235,8 @@ def one_call_each(chat: Chat) -> Chat:
 
 
 INTRODUCTION = (
-    "You may call these tools. To call one, write its name and arguments as JSON between tags, like"
-    ' <tool_call>{"name": "NAME", "arguments": {}}</tool_call>, and stop. You then read the result '
-    "between <tool_response> tags."
+    'To call a tool, write <tool_call>{"name": NAME, "arguments": {...}}</tool_call> and stop. You '
+    "then read its <tool_response>. Tools:"
 )
 
 

@@ -555,9 +555,7 @@ def test_a_question_may_offer_tools_and_its_reply_is_the_answer_after_the_calls(
         moved = await environment.step(state, {"a": call}, 0)
         second = environment.observe(moved.state)["a"]
         again = await environment.step(state, {"a": call}, 0)
-        ended = [
-            await environment.step(one.state, {"a": Reply("7")}, 0) for one in (moved, again)
-        ]
+        ended = [await environment.step(one.state, {"a": Reply("7")}, 0) for one in (moved, again)]
         await environment.close(state)
         return first, second, ended
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from statistics import correlation
-
 from typing import Any
 
 from motet.core import Episode, Fault, Outcome, Round, walk

@@ -36,9 +36,7 @@ class Chain:
     """Replies with calls so far."""
     calls: int = 0
 
-    async def after(
-        self, reply: Reply, tools: Mapping[str, Tool], limits: ToolUse
-    ) -> "Chain":
+    async def after(self, reply: Reply, tools: Mapping[str, Tool], limits: ToolUse) -> "Chain":
         """Run the calls of a reply at the same time. Return the chain with them and their results.
 
         A reply whose calls cannot be read is shown as it was written. Raises: SandboxFault if the
