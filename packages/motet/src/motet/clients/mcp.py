@@ -34,8 +34,8 @@ _MOST_LINE = 16 << 20
 _START_SECONDS = 30.0
 """What the bridge itself may take to start, beside the server."""
 _CLOSING_SECONDS = 10.0
-Server = str | tuple[str, ...]
-"""An address, or a command."""
+CommandOrAddress = str | tuple[str, ...]
+"""The words of a command, or an address."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class McpClient:
 
     def __init__(
         self,
-        server: Server,
+        server: CommandOrAddress,
         where: str,
         environment: Sequence[str] = (),
         start_seconds: float = 30.0,
@@ -243,7 +243,7 @@ class McpClient:
                 answer.set_result((self._ended, True))
 
 
-def outside(server: Server) -> list[str]:
+def outside(server: CommandOrAddress) -> list[str]:
     """Return what there is to say about a server on another machine; nothing about others."""
     if not isinstance(server, str):
         return []
