@@ -59,12 +59,11 @@ def test_the_example_of_tools_also_calls_a_server(root, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     server = root / "examples" / "tools" / "server.py"
     tools = f"[{{mcp: [python, {server}], only: [add], environment: [PYTHONPATH]}}]"
-    summary = motet.train(
+    motet.train(
         "examples/tools/mcp.yaml",
         [f"team.solver.tools={tools}", "warmup.steps=120", "train.steps=2"],
         show="silent",
     )
-    assert summary.heldout["after"].tool_calls["solver"] > 0
     episodes = motet.load_run("runs/tool_use_mcp").episodes()
     results = [
         message

@@ -38,6 +38,11 @@ def with_tools(
             own.append(as_tool(given, f"{type(environment).__name__}.tools of agent {agent}"))
         if own:
             _check_names(agent, own)
+            if config.decode_of(agent).format is not None:
+                raise ConfigError(
+                    f"agent {agent} has tools and decode.format, which allows no call of them: "
+                    "drop one (team.AGENT.decode.format=null, or team.AGENT.tools=[])"
+                )
             found[agent] = own
     if not found:
         _refuse_limits(config)

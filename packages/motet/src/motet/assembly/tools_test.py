@@ -160,6 +160,10 @@ def test_a_game_without_tools_is_the_environment_itself(folder):
             {"tools": ["look"], "samples": [4, 1], "game": "Two"},
             r"has 2 turn\(s\) without any call; .* such as \[4, 1, 1, 1\]",
         ),
+        (
+            {"tools": ["look"], "decode": {"format": {"choices": ["yes", "no"]}}},
+            "agent solver has tools and decode.format, which allows no call of them: drop one",
+        ),
         ({"more": {"rounds": 2}}, "tools.rounds: got 2, which has no effect, because no agent has"),
         (
             {"tools": ["look"], "algorithm": {"repeat_last_reward": True}},
@@ -169,8 +173,7 @@ def test_a_game_without_tools_is_the_environment_itself(folder):
 )
 def test_what_cannot_work_is_refused_in_one_line(folder, given, message):
     more = {"tools": given["more"]} if "more" in given else {}
-    if "algorithm" in given:
-        more["algorithm"] = given["algorithm"]
+    more |= {key: given[key] for key in ("algorithm", "decode") if key in given}
     made = config(
         folder,
         *given.get("tools", ()),

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from statistics import correlation
-from typing import Any
 
 from motet.core import Episode, Fault, Outcome, Round, walk
 
@@ -114,10 +113,6 @@ class Summary:
     duplicates: float | None
     """Of an agent's completions of one prompt, without the first: the share that repeats an earlier
     one exactly."""
-    tool_calls: Mapping[str, int]
-    """Agent -> calls that it wrote, also those that cannot be read. Of agents with tools."""
-    tool_errors: Mapping[str, int]
-    """Agent -> calls that cannot be read, and results that are errors."""
 
 
 def episode_stats(episode: Episode) -> EpisodeStats:
@@ -184,12 +179,14 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         tokens=sum(one.tokens for one in stats),
         gold_correlation=_gold_correlation(episodes),
         **_answers(episodes),
-        **_tool_use(episodes),
     )
 
 
-def _tool_use(episodes: Sequence[Episode]) -> dict[str, Any]:
-    """Count the calls of each agent whose prompts offer tools."""
+def tool_use(episodes: Sequence[Episode]) -> dict[str, tuple[int, int]]:
+    """Count the calls of each agent whose prompts offer tools: agent -> (calls, errors).
+
+    A call that cannot be read is both. A result that is an error is an error.
+    """
     calls: Counter[str] = Counter()
     errors: Counter[str] = Counter()
     roots = (episode.root for episode in episodes if episode.root is not None)
@@ -203,10 +200,10 @@ def _tool_use(episodes: Sequence[Episode]) -> dict[str, Any]:
             # The results behind the agent's last message are new in this Round.
             read = takewhile(lambda message: message.role != "assistant", reversed(prompt))
             errors[agent] += unread + sum(message.failed for message in read)
-    return {"tool_calls": dict(calls), "tool_errors": dict(errors)}
+    return {agent: (calls[agent], errors[agent]) for agent in calls}
 
 
-def _answers(episodes: Sequence[Episode]) -> dict[str, Any]:
+def _answers(episodes: Sequence[Episode]) -> dict[str, float | None]:
     """Return the figures of completions. All count equally; greedy paths are left out."""
     rounds = [
         round_

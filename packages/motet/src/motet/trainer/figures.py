@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from motet.core import Episode
 from motet.evaluation.influence import influence
-from motet.rollout.summary import Summary
+from motet.rollout.summary import Summary, tool_use
 from motet.trainer.loop import TrainStep
 
 PLAYED = (
@@ -27,11 +27,17 @@ def played(summary: Summary) -> dict[str, float]:
     }
     terms = {f"play/terms/{name}": value for name, value in summary.terms.items()}
     figures |= {f"play/reward/{agent}": value for agent, value in summary.agent_rewards.items()}
-    for name, counts in (("tool_calls", summary.tool_calls), ("tool_errors", summary.tool_errors)):
-        figures |= {f"play/{name}/{agent}": float(count) for agent, count in counts.items()}
-        if counts:
-            figures[f"play/{name}"] = float(sum(counts.values()))
     return {**figures, **terms, "play/tokens": summary.tokens, "play/faults": summary.faults}
+
+
+def called(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the counts of tool calls. Empty if no agent has tools."""
+    figures: dict[str, float] = {}
+    for agent, counts in tool_use(episodes).items():
+        for name, count in zip(("tool_calls", "tool_errors"), counts, strict=True):
+            figures[f"play/{name}/{agent}"] = count
+            figures[f"play/{name}"] = figures.get(f"play/{name}", 0) + count
+    return figures
 
 
 def debated(episodes: Sequence[Episode]) -> dict[str, float]:
@@ -65,12 +71,13 @@ def debated(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def of_step(step: TrainStep) -> dict[str, float]:
     """Return all metrics of a training step. Wall-clock metrics are under `time/`."""
-    return {**played(step.summary), **debated(step.episodes), **step.metrics, **_timed(step)}
+    spoken = {**called(step.episodes), **debated(step.episodes)}
+    return {**played(step.summary), **spoken, **step.metrics, **_timed(step)}
 
 
 def of_evaluation(summary: Summary, episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the metrics of an evaluation under `evaluate/`."""
-    figures = {**played(summary), **debated(episodes)}
+    figures = {**played(summary), **called(episodes), **debated(episodes)}
     return {name.replace("play/", "evaluate/", 1): value for name, value in figures.items()}
 
 
