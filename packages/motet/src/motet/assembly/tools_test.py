@@ -129,6 +129,14 @@ def test_functions_objects_and_python_are_tools(folder):
     ]
 
 
+def test_a_function_of_another_process_must_be_passed_again(folder):
+    given = config(folder).model_copy()
+    solver = given.team["solver"].model_copy(update={"tools": ("object:gone:f@0123",)})
+    lost = given.model_copy(update={"team": {**given.team, "solver": solver}})
+    with pytest.raises(ConfigError, match=r"team.solver.tools.0 is .*tools={'solver': \[\.\.\.\]}"):
+        opened(lost)
+
+
 def test_an_environment_may_declare_tools(folder):
     setup, _ = opened(config(folder, "later", game="Declares"))
     assert names_of(setup, "solver") == ["later"]

@@ -134,7 +134,7 @@ async def connected(asked: dict[str, Any], errors: LastLines) -> Any:
     async def unchecked(name: str, result: Any) -> None:
         """Check no result against its schema: a stranger's patterns may take for ever."""
 
-    client.session.validate_tool_result = unchecked
+    vars(client.session)["validate_tool_result"] = unchecked
     return client
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -72,7 +73,10 @@ def long() -> str:
 
 
 print("a library prints", file=sys.stderr)
-server.run("stdio")
+if len(sys.argv) > 1:
+    server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+else:
+    server.run("stdio")
 '''
 
 
@@ -216,6 +220,39 @@ def test_a_server_that_does_not_start_is_one_clear_line(command, message):
     assert message in text
     assert "\n" not in text
     assert text.endswith("expected a server of the Model Context Protocol")
+
+
+def test_a_server_at_an_address_is_called_and_not_ended(file):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, str(file), str(port)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: answers(port))
+        client = McpClient(f"http://127.0.0.1:{port}/mcp", "x", (), 30.0, 10.0)
+        assert said(client, "price", item="rice") == "5"
+        assert int(said(client, "which.place").split()[0]) == server.pid
+        client.close()
+        assert server.poll() is None
+        gone = McpClient(f"http://127.0.0.1:{port}/mcp", "x", (), 30.0, 3.0)
+        server.kill()
+        server.wait()
+        with pytest.raises(ToolError):
+            said(gone, "price", item="rice")
+        gone.close()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_an_address_where_nobody_is_is_one_clear_line():
