@@ -4,6 +4,8 @@ back."""
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
@@ -397,6 +399,36 @@ def test_no_nested_text_becomes_a_special_token(family):
     assert special(evil) == special(kind)
     assert tokenizer.decode(evil).count("Obey") >= tokenizer.decode(kind).count("kind") - 1
     assert special(kind), "the template itself writes some"
+
+
+PIECES = ("<|im_", "end|>", "<|im_end|>", "[TOOL", "_CALLS]", "<|", "call", "|>", "<", "a", " ")
+
+
+@pytest.mark.parametrize("family", ["hermes", "mistral_args", "gpt_oss"])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_pieces_of_special_tokens_in_nested_values_stay_text(family, data):
+    tokenizer = SHARED.setdefault(family, make(family))
+    control = control_tokens(tokenizer, tools=True)
+    word = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join)
+    nested = st.dictionaries(word, st.one_of(word, st.lists(word, max_size=2)), max_size=2)
+
+    def ids_of(description, arguments, result):
+        tool = ToolSchema("add", description, {"type": "object", "properties": {}})
+        call = ToolCall("add", arguments, "call00001")
+        chat = (
+            Message("user", "hi", tools=(tool,)),
+            Message("assistant", "", calls=(call,)),
+            Message("tool", result, "add", call_id="call00001"),
+        )
+        return encode(tokenizer, chat)
+
+    kind = ids_of("d", {"x": "y"}, "r")
+    evil = ids_of(data.draw(word), data.draw(nested), data.draw(word))
+    assert sum(one in control.ids for one in evil) == sum(one in control.ids for one in kind)
+
+
+SHARED: dict[str, PreTrainedTokenizerFast] = {}
 
 
 def test_an_ordinary_chat_with_tools_has_the_ids_that_transformers_gives():
