@@ -29,7 +29,14 @@ from motet.models.bounded_text import (
     token_ids,
 )
 from motet.models.content import chat_ids, text_ids
-from motet.models.tool_forms import call_rows, form_of, one_call_each, plain_chat, tools_of
+from motet.models.tool_forms import (
+    call_rows,
+    form_of,
+    one_call_each,
+    plain_chat,
+    tools_of,
+    without_system,
+)
 
 LOOSEST = 32
 """Characters. Real texts have 2 to 6 of them a token. A prompt with more than this, for each token
@@ -90,10 +97,28 @@ def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, variables: Variable
         return _opened(tokenizer, prompt)
     tools = tools_of(prompt)
     if _has_tools(prompt) and not form_of(tokenizer).native:
-        prompt, tools = plain_chat(prompt, tools), ()
+        return _in_plain_form(tokenizer, prompt, variables)
     if tokenizer.chat_template is None:
         return _opened(tokenizer, _plain(prompt))
     return _templated(tokenizer, prompt, variables, tools)
+
+
+def _in_plain_form(
+    tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables
+) -> list[int]:
+    """Return the ids of a chat whose tools, calls and results are texts.
+
+    Some templates know no system message: then the user tells of the tools.
+    """
+    plain = plain_chat(chat, tools_of(chat))
+    if tokenizer.chat_template is None:
+        return _opened(tokenizer, _plain(plain))
+    try:
+        return _templated(tokenizer, plain, variables, ())
+    except BadPrompt:
+        if chat[0].role == "system" or plain[0].role != "system":
+            raise
+        return _templated(tokenizer, without_system(plain), variables, ())
 
 
 def _has_tools(chat: Chat) -> bool:

@@ -2,6 +2,7 @@
 
     Hermes, Qwen         <tool_call>{"name": ..., "arguments": {...}}</tool_call>
     Qwen3-Coder, Qwen3.5 <tool_call><function=NAME><parameter=KEY>...</parameter></function>...
+    GLM 4.5              <tool_call>NAME<arg_key>KEY</arg_key><arg_value>...</arg_value></tool_call>
     Llama 3              {"name": ..., "parameters": {...}}, perhaps after <|python_tag|>
     Mistral              [TOOL_CALLS][{"name": ..., "arguments": {...}}]
                          [TOOL_CALLS]NAME[ARGS]{...}
@@ -75,8 +76,7 @@ def _of_xml(body: str, tools: Sequence[ToolSchema]) -> ToolCall | str:
     name, closed, rest = rest.partition(">")
     if not head or not closed:
         return "it has no <function=NAME>"
-    schema = next((one for one in tools if one.name == name.strip()), None)
-    properties = schema.parameters.get("properties") if schema is not None else None
+    properties = _properties(name.strip(), tools)
     arguments: dict[str, Any] = {}
     _, given = _between(rest.partition("</function>")[0], "<parameter=", "</parameter>")
     for one in given:
@@ -85,9 +85,31 @@ def _of_xml(body: str, tools: Sequence[ToolSchema]) -> ToolCall | str:
             return "it has a <parameter= without an end"
         # The template puts the value between line breaks, which are no part of it.
         value = value.removeprefix("\n").removesuffix("\n")
-        known = properties.get(key.strip()) if isinstance(properties, Mapping) else None
-        arguments[key.strip()] = typed(value, known)
+        arguments[key.strip()] = typed(value, properties.get(key.strip()))
     return call_of(name.strip(), arguments)
+
+
+def read_glm(text: str, tools: Sequence[ToolSchema]) -> Said:
+    """Read calls between tags, each a name with keys and values as tags of their own."""
+    outside, bodies = _between(text, _OPEN, _CLOSE)
+    return said_of(outside, [_of_keys(body, tools) for body in bodies])
+
+
+def _of_keys(body: str, tools: Sequence[ToolSchema]) -> ToolCall | str:
+    name = body.partition("<arg_key>")[0].strip()
+    keys, values = (_between(body, f"<{tag}>", f"</{tag}>")[1] for tag in ("arg_key", "arg_value"))
+    if len(keys) != len(values):
+        return f"it has {len(keys)} <arg_key> and {len(values)} <arg_value>"
+    properties = _properties(name, tools)
+    given = zip(map(str.strip, keys), values, strict=True)
+    return call_of(name, {key: typed(value, properties.get(key)) for key, value in given})
+
+
+def _properties(name: str, tools: Sequence[ToolSchema]) -> Mapping[str, Any]:
+    """Return the schemas of a tool's arguments, as far as there are any."""
+    schema = next((one for one in tools if one.name == name), None)
+    found = schema.parameters.get("properties") if schema is not None else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def typed(text: str, schema: Any) -> Any:

@@ -26,6 +26,7 @@ from motet.models.bounded_text import chat_text, parsed_response
 from motet.models.tool_calls import (
     Read,
     Said,
+    read_glm,
     read_harmony,
     read_hermes,
     read_llama,
@@ -60,6 +61,7 @@ PLAIN = ToolForm("plain", read_hermes, native=False)
 _READERS: Mapping[str, ToolForm] = {
     "qwen_xml": ToolForm("qwen_xml", read_xml),
     "hermes": ToolForm("hermes", read_hermes),
+    "glm": ToolForm("glm", read_glm),
     "gpt_oss": ToolForm("gpt_oss", read_harmony, whole=True),
     "mistral": ToolForm("mistral", read_mistral),
     "llama": ToolForm("llama", read_llama),
@@ -238,6 +240,14 @@ INTRODUCTION = (
     'To call a tool, write <tool_call>{"name": NAME, "arguments": {...}}</tool_call> and stop. You '
     "then read its <tool_response>. Tools:"
 )
+
+
+def without_system(chat: Chat) -> Chat:
+    """Return a chat whose system message is the beginning of the user's first one."""
+    if len(chat) < 2 or (chat[0].role, chat[1].role) != ("system", "user"):
+        return chat
+    first = replace(chat[1], content=f"{chat[0].content}\n\n{chat[1].content}")
+    return (first, *chat[2:])
 
 
 def plain_chat(chat: Chat, tools: Sequence[ToolSchema]) -> Chat:

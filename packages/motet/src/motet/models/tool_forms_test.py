@@ -10,6 +10,7 @@ from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
 from motet.core import Completion, Message, ToolCall, ToolSchema
+from motet.models.bounded_text import BadPrompt
 from motet.models.completions import CompletionEnds, with_texts
 from motet.models.content import control_tokens
 from motet.models.prompts import encode
@@ -41,6 +42,21 @@ XML = HERMES.replace(
     "{{ '</function>\\n</tool_call>' }}",
 )
 """The shape of Qwen3-Coder's and Qwen3.5's."""
+GLM = HERMES.replace(
+    '{{ \'\\n<tool_call>\\n{"name": "\' + c.function.name + \'", "arguments": \' }}'
+    "{% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}"
+    "{{ c.function.arguments | tojson }}{% endif %}{{ '}\\n</tool_call>' }}",
+    "{{ '\\n<tool_call>' + c.function.name + '\\n' }}"
+    "{% for k, v in c.function.arguments | items %}{{ '<arg_key>' + k + '</arg_key>\\n' }}"
+    "{{ '<arg_value>' }}{{ v if v is string else v | tojson }}{{ '</arg_value>\\n' }}{% endfor %}{{ '</tool_call>' }}",
+)
+"""The shape of GLM 4.5's."""
+NO_SYSTEM = (
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}"
+    "{% endif %}"
+    "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' }}{% endfor %}"
+)
+"""The shape of Gemma's."""
 LLAMA = (
     "{{ '<|begin_of_text|>' }}{% for m in messages %}{% if m.tool_calls %}"
     "{% if m.tool_calls | length > 1 %}{{ raise_exception('only single calls') }}{% endif %}"
@@ -99,6 +115,7 @@ QUIET = (
 SPECIAL = {
     "hermes": ("<|im_start|>", "<|im_end|>"),
     "qwen_xml": ("<|im_start|>", "<|im_end|>"),
+    "glm": ("<|im_start|>", "<|im_end|>"),
     "llama": (
         "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
         "<|eom_id|>", "<|python_tag|>",
@@ -115,6 +132,7 @@ SPECIAL = {
 FAMILIES = {
     "hermes": ("hermes", HERMES),
     "qwen_xml": ("qwen_xml", XML),
+    "glm": ("glm", GLM),
     "llama": ("llama", LLAMA),
     "mistral": ("mistral", MISTRAL),
     "mistral_args": ("mistral", MISTRAL_ARGS),
@@ -152,7 +170,7 @@ def make(family: str, template: str | None = None) -> PreTrainedTokenizerFast:
     )
     tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL[name])})
     plain = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>")
-    if name in ("hermes", "qwen_xml"):
+    if name in ("hermes", "qwen_xml", "glm"):
         tokenizer.add_tokens([AddedToken(one, normalized=False, special=False) for one in plain])
     tokenizer.chat_template = usual if template is None else template
     return tokenizer
@@ -217,6 +235,8 @@ COMPLETIONS = {
     '{"name": "add", "arguments": {"a": 3, "b": 4}}\n</tool_call><|im_end|>',
     "qwen_xml": "I add.\n<tool_call>\n<function=add>\n<parameter=a>\n3\n</parameter>\n"
     "<parameter=b>\n4\n</parameter>\n</function>\n</tool_call><|im_end|>",
+    "glm": "I add.\n<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>3</arg_value>\n"
+    "<arg_key>b</arg_key>\n<arg_value>4</arg_value>\n</tool_call><|im_end|>",
     "llama": '{"name": "add", "parameters": {"a": 3, "b": 4}}<|eom_id|>',
     "mistral": 'I add.[TOOL_CALLS][{"name": "add", "arguments": {"a": 3, "b": 4}}]</s>',
     "mistral_args": 'I add.[TOOL_CALLS]add[ARGS]{"a": 3, "b": 4}</s>',
@@ -245,7 +265,7 @@ def test_llama_may_begin_with_its_python_tag_and_call_twice():
     assert completed(tokenizer, 'The answer is {"a": 1}.<|eot_id|>').calls == ()
 
 
-@pytest.mark.parametrize("family", ["hermes", "qwen_xml", "mistral", "mistral_args"])
+@pytest.mark.parametrize("family", ["hermes", "qwen_xml", "glm", "mistral", "mistral_args"])
 def test_several_calls_of_one_reply_are_read_in_their_order(family):
     tokenizer = make(family)
     calls = (ToolCall("add", {"a": 1, "b": 2}, "call00001"), FOUND)
@@ -281,6 +301,7 @@ def test_a_reply_without_calls_is_the_same_as_without_tools():
 BROKEN = {
     "hermes": '<tool_call>\n{"name": "add", "arguments": {"a": 3',
     "qwen_xml": "<tool_call>\nadd 3 4\n</tool_call>",
+    "glm": "<tool_call>add\n<arg_key>a</arg_key></tool_call>",
     "llama": "<|python_tag|>add(3, 4)",
     "mistral": "[TOOL_CALLS]add 3 4",
     "gpt_oss": "<|channel|>commentary to=functions.add<|message|>3, 4",
@@ -362,6 +383,15 @@ def test_a_model_that_shows_no_tools_gets_them_as_text(template):
     assert text.count("system") == 1
     written = chat[1].calls[0].written
     assert completed(tokenizer, written).calls == (ToolCall("add", {"a": 1, "b": 2}),)
+
+
+def test_a_template_without_system_messages_gets_the_tools_from_the_user():
+    tokenizer = make("hermes", NO_SYSTEM)
+    text = shown(tokenizer, chat_with(ToolCall("add", {"a": 1, "b": 2})))
+    assert text.startswith("<|im_start|>user\nTo call a tool")
+    assert "\n\nWhat is it?<|im_end|>" in text
+    with pytest.raises(BadPrompt, match="no system"):
+        shown(tokenizer, (Message("system", "s"), *chat_with(ToolCall("add"))))
 
 
 EVIL = (
