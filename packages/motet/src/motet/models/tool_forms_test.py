@@ -48,7 +48,8 @@ GLM = HERMES.replace(
     "{{ c.function.arguments | tojson }}{% endif %}{{ '}\\n</tool_call>' }}",
     "{{ '\\n<tool_call>' + c.function.name + '\\n' }}"
     "{% for k, v in c.function.arguments | items %}{{ '<arg_key>' + k + '</arg_key>\\n' }}"
-    "{{ '<arg_value>' }}{{ v if v is string else v | tojson }}{{ '</arg_value>\\n' }}{% endfor %}{{ '</tool_call>' }}",
+    "{{ '<arg_value>' }}{{ v if v is string else v | tojson }}{{ '</arg_value>\\n' }}"
+    "{% endfor %}{{ '</tool_call>' }}",
 )
 """The shape of GLM 4.5's."""
 NO_SYSTEM = (
