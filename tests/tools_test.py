@@ -175,6 +175,44 @@ def test_the_viewer_has_the_calls_of_a_game(made):
     assert ("assistant", "calls now()") in texts
 
 
+TWO = """
+import motet
+from game import now
+
+
+async def talk(task, agents):
+    await agents.a.ask("?")
+    await agents.b.ask("!")
+    return motet.Score(0.0, success=False)
+"""
+
+
+def test_a_plan_without_turns_for_calls_is_warned_of(made, tmp_path):
+    config, run, _ = made
+    folder = run.parent.parent
+    (folder / "two.py").write_text(TWO)
+    rows_ = tmp_path / "rows.jsonl"
+    rows_.write_text('{"x": 1}\n{"x": 2}\n')
+    short = {
+        **config,
+        "environment": {"name": f"{folder}/two.py:talk"},
+        "data": {"train": {"path": str(rows_)}},
+        "warmup": None,
+    }
+    (said_,) = [
+        line
+        for line in motet.dry_run(short, ["rollout.samples=[4,1]"]).warnings
+        if "call of a tool" in line
+    ]
+    assert said_ == (
+        "rollout.samples [4, 1] has 2 turns, and a trial game takes 2 without any call of a tool, "
+        "so a game in which an agent calls one is cut off: add an entry for each round of calls, "
+        "such as [4, 1, 1, 1]"
+    )
+    enough = motet.dry_run(short, ["rollout.samples=[4,1,1,1]"]).warnings
+    assert not [line for line in enough if "call of a tool" in line]
+
+
 def test_functions_of_the_program_are_tools(made, tmp_path):
     config, _, _ = made
 
