@@ -46,7 +46,7 @@ def listed(key: str) -> bool:
     for row in table[1].splitlines():
         cell, remark = (part.strip() for part in row[1:-1].split("|"))
         but = re.findall(r"but not `(\S+)`", remark)
-        of = re.findall(r"`(\S+?)`", remark) if remark.startswith("of ") else [""]
+        of = re.findall(r"`(\S+?)`", remark.lower()) if remark.startswith("of ") else [""]
         fits = any(fnmatch(key, pattern) for pattern in re.findall(r"`(\S+?)`", cell))
         if fits and not any(fnmatch(key, one) for one in but) and key.startswith(tuple(of)):
             return True

@@ -14,6 +14,8 @@ import motet_verifier
 from motet.config.paths import config_path
 from motet.core.records import as_json
 from motet_verifier.answers import LabelledAnswer, as_chat, write_answers
+from tests.fixtures.chat_server import ChatServer
+from tests.fixtures.http_servers import running
 from tests.games import SCRIPT
 from tests.small_runs import GAMES, ROOT, TINY, recorded, run_config, summary
 
@@ -65,22 +67,25 @@ RUNS = {
         "team": dict.fromkeys(SCRIPT, "p"),
     },
 }
-"""Small runs that write every metric together."""
+"""Small runs that write every metric together, with one that has a partner behind an endpoint."""
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
-    for name, sections in RUNS.items():
-        config = run_config(
-            **{
-                "train": {"steps": 2 if "replayed" in name else 1, "tasks_per_step": 2},
-                "evaluation": {"samples": 2},
-                **sections,
-            }
-        )
-        motet.train({**config, "name": name.replace(" ", "_")}, runs=folder, show="silent")
-    return {name: folder / name.replace(" ", "_") for name in RUNS}
+    with running(ChatServer()) as server:
+        endpoint = {"endpoint": {"base_url": server.url, "model": "big"}}
+        partner = {"policies": {"p": {"model": "tiny"}, "q": endpoint}}
+        for name, sections in {**RUNS, "partner": partner}.items():
+            config = run_config(
+                **{
+                    "train": {"steps": 2 if "replayed" in name else 1, "tasks_per_step": 2},
+                    "evaluation": {"samples": 2},
+                    **sections,
+                }
+            )
+            motet.train({**config, "name": name.replace(" ", "_")}, runs=folder, show="silent")
+    return {name: folder / name.replace(" ", "_") for name in (*RUNS, "partner")}
 
 
 def listed(section: str) -> list[str]:
@@ -151,8 +156,9 @@ def test_an_evaluation_writes_every_metric_of_play(runs):
 
 
 def test_the_page_lists_exactly_the_entries_of_a_summary(runs):
-    for run in runs.values():
-        compare(listed("summary.json"), summary(run))
+    for name, run in runs.items():
+        entries = [one for one in listed("summary.json") if name == "partner" or one != "endpoints"]
+        compare(entries, summary(run))
 
 
 def test_the_page_lists_exactly_the_entries_of_an_evaluation(runs, tmp_path):
@@ -169,8 +175,10 @@ def test_the_page_lists_exactly_the_entries_of_an_evaluation(runs, tmp_path):
         show="silent",
     )
     again = motet.evaluate(runs["warmed"], show="silent")
+    asked = motet.evaluate(runs["partner"], show="silent")  # the answers of the run
     # `messages` comes with a control, which tests/runs_test.py plays.
-    compare(listed("Evaluation results"), [*as_json(judged), *as_json(again), "messages"])
+    found = [*as_json(judged), *as_json(again), *as_json(asked), "messages"]
+    compare(listed("Evaluation results"), found)
     assert summary(runs["warmed"])["heldout"]["after"] == recorded(again)
 
 

@@ -84,7 +84,9 @@ def _group_of(setup: HomeSetup) -> HomeRanks | None:
     cluster = setup.config.cluster
     if setup.ranks == 1 or cluster is None:
         return None
-    device = setup.config.models[setup.config.policies[setup.residents[0]].model].device
+    model = setup.config.policies[setup.residents[0]].model
+    assert model is not None
+    device = setup.config.models[model].device
     seconds = cluster.deadlines.call_seconds
     return HomeRanks(setup.rank, setup.ranks, setup.meet, seconds, resolve_device(device))
 
@@ -232,15 +234,15 @@ class Home:
         self, requests: Sequence[SampleRequest], versions: Mapping[str, int]
     ) -> tuple[list[Sampled | Fault], dict[str, float]]:
         """Return the answers, and all seconds of sampling so far."""
-        sampler = self._models.sampler
+        sampler = self._models.local
         sampler.versions |= {name: versions[name] for name in self._models.policies}
         return self._run(sampler.sample(requests)), sampler.timings()
 
     def logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
-        return self._run(self._models.sampler.logprobs(requests))
+        return self._run(self._models.local.logprobs(requests))
 
     def values(self, requests: Sequence[ValueRequest]) -> list[ValueEstimate]:
-        return self._run(self._models.sampler.values(requests))
+        return self._run(self._models.local.values(requests))
 
     def present_logprobs(self, requests: Sequence[ScoreRequest]) -> list[tuple[float, ...]]:
         """Return log-probabilities of one policy as it is now, not of its reference."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import torch
@@ -12,9 +13,11 @@ from motet.assembly.homes import HomePlan, homes_of
 from motet.assembly.task_setup import TaskSetup, steps_of
 from motet.config.schema import RunConfig
 from motet.config.sections import SamplersConfig
+from motet.core import Sampler
 from motet.errors import ConfigError
 from motet.models.chat_template import tokenizer_with
 from motet.models.completions import turn_end
+from motet.rollout.many_samplers import ManySamplers
 from motet.trainer.checkpoint import SHARDS
 from motet.user_code.timeouts import run_loop
 from motet_cluster.actors import Actor, Bundle, placed, spawn
@@ -42,7 +45,7 @@ class ClusterModels:
     """A `trainer.components.Models` in processes of Ray.
 
     `homes` maps each policy and critic to its home. The processes of those in `with_shards` have
-    shards of weights.
+    shards of weights. `endpoints` maps each policy behind an endpoint to its sampler.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class ClusterModels:
         sampler: OwnSampler | VllmSampler,
         publisher: OwnSampler | EnginePublisher,
         with_shards: Sequence[Process] = (),
+        endpoints: Mapping[str, Sampler] = MappingProxyType({}),
     ) -> None:
         self._homes, self.learners, self._with_shards = homes, learners, with_shards
-        self.sampler, self.publisher = sampler, publisher
+        self.sampler: Sampler = ManySamplers(sampler, endpoints) if endpoints else sampler
+        self.publisher = publisher
         self.scorer = RemoteScorer(homes)
-        self.timings = self.sampler.timings
+        self.timings = sampler.timings
         self.samples_beside = isinstance(publisher, EnginePublisher)
         self.publish_metrics = self.publisher.metrics
 
@@ -124,8 +129,14 @@ class ClusterModels:
 
 
 @contextmanager
-def open_models(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[ClusterModels]:
+def open_models(
+    setup: TaskSetup,
+    bases: Mapping[str, str | Path],
+    endpoints: Mapping[str, Sampler] = MappingProxyType({}),
+) -> Iterator[ClusterModels]:
     """Place the homes of a run, and load their models. They end at the end.
+
+    `endpoints`: policy behind an endpoint -> its sampler.
 
     Raises: ConfigError.
     """
@@ -157,9 +168,9 @@ def open_models(setup: TaskSetup, bases: Mapping[str, str | Path]) -> Iterator[C
             pair: _Pair = _engines_of(setup.config, plans, sources, homes, engine)
         else:
             residents = {name: homes[plan.name] for plan in plans for name in plan.residents}
-            own = OwnSampler(residents, tuple(setup.team.policies))
+            own = OwnSampler(residents, [one for plan in plans for one in plan.policies])
             pair = own, own
-        yield run_loop(_loaded(setup, sources, plans, homes, *pair))
+        yield run_loop(_loaded(setup, sources, plans, homes, *pair, endpoints))
 
 
 def _home(plan: HomePlan, group: Any, bundle: Bundle, seconds: float) -> Process:
@@ -270,6 +281,7 @@ async def _loaded(
     homes: Mapping[str, Process],
     sampler: OwnSampler | VllmSampler,
     publisher: OwnSampler | EnginePublisher,
+    endpoints: Mapping[str, Sampler] = MappingProxyType({}),
 ) -> ClusterModels:
     config = setup.config
     length = config.train.model_copy(update={"steps": steps_of(setup), "epochs": None})
@@ -303,6 +315,7 @@ async def _loaded(
         sampler,
         publisher,
         [homes[plan.name] for plan in plans if facts[plan.name].shards],
+        endpoints,
     )
 
 

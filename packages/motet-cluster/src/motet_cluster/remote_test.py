@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from motet.core import Sampled, SampleRequest, ScoreRequest
+from motet.core import Completion, Sampled, SampleRequest, ScoreRequest
 from motet.errors import ProcessLost
 from motet.settings import Decode
 from motet_cluster.models import ClusterModels
@@ -93,6 +93,22 @@ def test_scores_come_from_the_home_of_each_policy_in_the_order_of_the_requests()
     homes = {"p": FakeHome(turns=3), "q": FakeHome()}
     asked = [ScoreRequest(name, (1,), (place,), 1.0) for place, name in enumerate("pqqp")]
     assert asyncio.run(RemoteScorer(homes).logprobs(asked)) == [(0.0,), (1.0,), (2.0,), (3.0,)]
+
+
+def test_a_policy_behind_an_endpoint_is_sampled_beside_the_homes():
+    class Partner:
+        async def sample(self, requests, on_answer=None):
+            return [Sampled((), (Completion(one.policy, "far", "stop"),)) for one in requests]
+
+    home = FakeHome()
+    own = OwnSampler({"p": home}, ["p"])
+    models = ClusterModels({"p": home}, {}, own, own, endpoints={"q": Partner()})
+    asked = [SampleRequest((n,), name, "", Decode(), (n,)) for n, name in enumerate("pqp")]
+    answers = asyncio.run(models.sampler.sample(asked))
+    assert [one.policy for one in home.asked[0][1]] == ["p", "p"]
+    assert answers[1].completions[0].text == "far"
+    assert models.publisher is own
+    assert models.timings() == own.timings()
 
 
 def test_facts_follow_the_steps_without_asking_a_home():

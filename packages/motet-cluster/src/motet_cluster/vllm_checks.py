@@ -31,7 +31,7 @@ def check_training(config: RunConfig) -> None:
         )
     if config.cluster is None or config.cluster.samplers.engine != "vllm":
         return
-    for agent in config.team:
+    for agent in _sampled(config):
         decode = config.decode_of(agent)
         if decode.top_p < 1.0 or decode.top_k > 0:
             key, value = ("top_p", decode.top_p) if decode.top_p < 1.0 else ("top_k", decode.top_k)
@@ -45,9 +45,14 @@ def check_training(config: RunConfig) -> None:
         rank_of(name, config.policies[name])
 
 
+def _sampled(config: RunConfig) -> list[str]:
+    """Return the agents that are not wholly behind endpoints."""
+    return [agent for agent in config.team if config.model_of(agent) is not None]
+
+
 def check_team(config: RunConfig) -> None:
     """Check what vLLM samples with, also if nothing is trained. Raises: ConfigError."""
-    for agent in config.team:
+    for agent in _sampled(config):
         decode = config.decode_of(agent)
         _check_temperature(f"agent {agent}", decode.temperature)
         if decode.format is not None:

@@ -9,7 +9,7 @@ import pytest
 from motet import api
 from motet.config.load import load_config
 from motet.config.paths import config_path
-from motet.config.sections import PolicyConfig, SamplersConfig
+from motet.config.sections import LocalPolicy, SamplersConfig
 from motet.errors import ConfigError
 from motet.settings import Lora
 from motet_cluster import vllm_checks
@@ -79,14 +79,14 @@ def test_the_engine_gets_the_smallest_rank_that_vllm_takes(rank: int, found: int
 
 
 def test_a_rank_above_those_of_vllm_is_refused() -> None:
-    policy = PolicyConfig(model="m", train="lora", lora=Lora(rank=513))
+    policy = LocalPolicy(model="m", train="lora", lora=Lora(rank=513))
     with pytest.raises(ConfigError, match="an adapter has rank 513, but vLLM takes at most 512"):
         rank_of("p", policy)
 
 
-def saved(folder: Path, **said: Any) -> PolicyConfig:
+def saved(folder: Path, **said: Any) -> LocalPolicy:
     (folder / "adapter_config.json").write_text(json.dumps({"r": 8, **said}))
-    return PolicyConfig(model="m", train="lora", adapter=str(folder))
+    return LocalPolicy(model="m", train="lora", adapter=str(folder))
 
 
 def test_the_rank_of_a_saved_adapter_is_its_largest(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_a_saved_adapter_that_is_not_plain_is_refused(tmp_path: Path, key: str) 
 
 
 def test_policies_without_adapter_have_rank_0() -> None:
-    assert rank_of("p", PolicyConfig(model="m")) == 0
-    assert rank_of("p", PolicyConfig(model="m", train="frozen")) == 0
+    assert rank_of("p", LocalPolicy(model="m")) == 0
+    assert rank_of("p", LocalPolicy(model="m", train="frozen")) == 0
 
 
 @pytest.mark.parametrize("found", ["0.28.1", "0.34.0", "1.0.0"])

@@ -10,6 +10,7 @@ from motet.api.objects import Objects
 from motet.api.setup import (
     ConfigLike,
     Show,
+    answers_of,
     models_of,
     read_config,
     run_of,
@@ -21,8 +22,10 @@ from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import TaskSetup, team_of
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
+from motet.core import Sampler
 from motet.errors import ConfigError
 from motet.models.sampler import LocalSampler
+from motet.rollout.many_samplers import ManySamplers
 from motet.trainer.notices import Notices
 from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
@@ -162,7 +165,8 @@ async def _untrained_models(
     if run is None:
         return await models_of(setup, None, scratch, show)
     kept = (run_of_checkpoint(run) or run) / "models"
-    return assemble(setup, await bases.raw(setup, scratch, kept), train=False)
+    raw = await bases.raw(setup, scratch, kept)
+    return assemble(setup, raw, train=False, answers=answers_of(run))
 
 
 def _context(setup: TaskSetup, models: LocalModels, tag: str, progress: Progress) -> EvalContext:
@@ -284,14 +288,17 @@ def crossplay(
     with setup_in_scratch(configs[0], train=False) as (setup, scratch):
         teams = [team_of(config, setup.environment) for config in configs]
         policies: dict[str, Any] = {}
+        endpoints: dict[str, Sampler] = {}
         for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):
             own = replace(setup, config=config, team=team)
             models = run_loop(models_of(own, Path(run), scratch, "silent"))
             policies |= {f"{number}/{name}": policy for name, policy in models.policies.items()}
-        sampler = LocalSampler(
+            endpoints |= {f"{number}/{name}": one for name, one in models.endpoints.items()}
+        local = LocalSampler(
             policies,
             rows_per_batch=configs[0].train.rows_per_batch,
         )
+        sampler = ManySamplers(local, endpoints) if endpoints else local
         return run_loop(
             play_crossplay(
                 setup.environment,

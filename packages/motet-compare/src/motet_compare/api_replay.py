@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Unpack
 
 from motet.api.objects import Objects
-from motet.api.setup import Show, changed_since, read_config, run_folder, setup_in_scratch
+from motet.api.setup import (
+    Show,
+    answers_of,
+    changed_since,
+    read_config,
+    run_folder,
+    setup_in_scratch,
+)
 from motet.assembly import bases
 from motet.assembly.components import components_of
 from motet.assembly.models import assemble
@@ -59,7 +66,8 @@ def replay(
         found = run_loop(bases.raw(setup, scratch, folder.models))
         if settings.warmup is not None:
             _check_warm_up(found, folder)
-        components = components_of(setup, assemble(setup, found, train=True))
+        models = assemble(setup, found, train=True, answers=answers_of(folder.path))
+        components = components_of(setup, models)
         # A replay must not stop at the mismatch that stopped the run.
         alarms = components.alarms.model_copy(update={"max_mismatch": None})
         changed = changed_since(folder.path, settings)

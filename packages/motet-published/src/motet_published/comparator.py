@@ -7,9 +7,8 @@ of MADPOIterTrainer). comlrl leaves out the end-of-sequence token; here a comple
 it.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -22,14 +21,12 @@ from motet.assembly.models import LocalModels
 from motet.assembly.services import endpoint_of
 from motet.batch import Learner, pack
 from motet.clients.endpoint import Endpoint
-from motet.clients.http_client import EndpointFault, Patience
 from motet.config.schema import RunConfig
 from motet.config.sections import EndpointConfig
 from motet.core import (
     Completion,
     Episode,
     Fault,
-    Message,
     OnAnswer,
     Round,
     Sampled,
@@ -42,6 +39,8 @@ from motet.errors import ConfigError
 from motet.models.backbone import Policy
 from motet.models.content import text_ids
 from motet.models.sampler import LocalSampler
+from motet.rollout.endpoint_sampler import EndpointSampler
+from motet.rollout.many_samplers import ManySamplers
 from motet.settings import Settings
 from motet.trainer.components import TrainComponents
 
@@ -88,7 +87,7 @@ class PublishedComparator:
             self.policy_of = options.team
         else:
             self.policy_of = {
-                agent: name if name in config.frozen else f"{name} (earlier)"
+                agent: name if name in config.frozen else name + EARLIER
                 for agent, name in self._own.items()
             }
         self._players: Mapping[str, Policy] = {}
@@ -98,16 +97,16 @@ class PublishedComparator:
         models = components.models
         assert isinstance(models, LocalModels)  # the config refuses it with a cluster
         self._players = models.policies
-        others: dict[str, Sampler] = {}
+        sampler = models.sampler
         if self._endpoint is not None:
-            others = dict.fromkeys(self.policy_of.values(), EndpointSampler(self._endpoint))
+            asked = EndpointSampler(self._endpoint)
+            sampler = ManySamplers(sampler, dict.fromkeys(self.policy_of.values(), asked))
         elif self._age is not None:
             trained = {name: one for name, one in models.policies.items() if one.trainable}
             self._past = PastPolicies(trained, self._age)
-            earlier = EarlierSampler(models.sampler, self._past)
-            others = {f"{name} (earlier)": earlier for name in trained}
+            sampler = EarlierSampler(sampler, self._past)
         return replace(
-            components, models=ComparedModels(models, others, self._past), comparator=self
+            components, models=ComparedModels(models, sampler, self._past), comparator=self
         )
 
     def begin(self, step: int) -> None:
@@ -176,7 +175,7 @@ class PublishedComparator:
 
     def _same_words(self, policy: str, other: str) -> bool:
         if other not in self._players:
-            return other == f"{policy} (earlier)"
+            return other == policy + EARLIER
         first, second = self._players[policy].backbone, self._players[other].backbone
         same_ends = first.eos_ids == second.eos_ids
         return same_ends and first.tokenizer.get_vocab() == second.tokenizer.get_vocab()
@@ -284,8 +283,12 @@ def _give(policies: Mapping[str, Policy], weights: Mapping[str, Sequence[Tensor]
         policy.backbone.sync_from_master()
 
 
+EARLIER = " (earlier)"
+
+
 class EarlierSampler:
-    """A `core.Sampler` of the policies `NAME (earlier)`: those of the team, with past weights."""
+    """A `core.Sampler` that also has the policies `NAME (earlier)`: those of the team, with past
+    weights. The present weights sample first, because the past ones then take their place."""
 
     def __init__(self, present: Sampler, past: PastPolicies) -> None:
         self._present, self._past = present, past
@@ -293,111 +296,40 @@ class EarlierSampler:
     async def sample(
         self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
     ) -> list[Sampled | Fault]:
-        def named(place: int, answer: Sampled | Fault) -> Sampled | Fault:
-            if isinstance(answer, Fault):
-                return answer
-            said = [
-                replace(one, policy=requests[place].policy, version=0) for one in answer.completions
-            ]
-            return replace(answer, completions=tuple(said))
-
-        def passed_on(place: int, answer: Sampled | Fault) -> None:
-            if on_answer is not None:
-                on_answer(place, named(place, answer))
-
-        own = [replace(one, policy=one.policy.removesuffix(" (earlier)")) for one in requests]
-        with self._past.in_place():
-            answers = await self._present.sample(own, passed_on)
-        return [named(place, answer) for place, answer in enumerate(answers)]
+        """Return completions in the order of the requests; none is passed on early."""
+        places: dict[bool, list[int]] = {}
+        for place, request in enumerate(requests):
+            places.setdefault(request.policy.endswith(EARLIER), []).append(place)
+        answers: dict[int, Sampled | Fault] = {}
+        for earlier in sorted(places):
+            own = [_of_its_policy(requests[place]) for place in places[earlier]]
+            with self._past.in_place() if earlier else nullcontext():
+                found = await self._present.sample(own)
+            for place, answer in zip(places[earlier], found, strict=True):
+                answers[place] = _said_by(requests[place].policy, answer) if earlier else answer
+        return [answers[place] for place in range(len(requests))]
 
 
-# ------------------------------------------------------------------------- a model behind a server
+def _of_its_policy(request: SampleRequest) -> SampleRequest:
+    return replace(request, policy=request.policy.removesuffix(EARLIER))
 
 
-class EndpointSampler:
-    """A `core.Sampler` that asks a chat endpoint.
-
-    A prompt that is a string becomes one user message. The completions have no tokens, because
-    those of the server's model mean nothing here.
-    """
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._patience = Patience("the comparator's endpoint")
-
-    async def sample(
-        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
-    ) -> list[Sampled | Fault]:
-        """Return completions in the order of the requests.
-
-        A request that the endpoint fails is a Fault. Raises: ServerAway if it fails in many
-        requests in a row.
-        """
-        return list(await asyncio.gather(*map(self._asked, requests)))
-
-    async def _asked(self, request: SampleRequest) -> Sampled | Fault:
-        prompt, decode = request.prompt, request.decode
-        chat = (Message("user", prompt),) if isinstance(prompt, str) else prompt
-        settings = {
-            "temperature": decode.temperature,
-            "top_p": decode.top_p,
-            "max_tokens": decode.max_new_tokens,
-        }
-        self._patience.check()
-        try:
-            replies = await asyncio.gather(
-                *(self._endpoint.reply(chat, settings) for _ in request.keys)
-            )
-        except EndpointFault as fault:
-            if not fault.said_no:
-                self._patience.failed(fault)
-            return Fault("sampler", fault.cause, f"policy {request.policy}: {fault}")
-        self._patience.answered()
-        return Sampled((), tuple(Completion(request.policy, one.text, one.stop) for one in replies))
+def _said_by(policy: str, answer: Sampled | Fault) -> Sampled | Fault:
+    if isinstance(answer, Fault):
+        return answer
+    said = [replace(one, policy=policy, version=0) for one in answer.completions]
+    return replace(answer, completions=tuple(said))
 
 
 # ------------------------------------------------------------------------------ the models together
 
 
-class ManySamplers:
-    """A `core.Sampler` that asks another sampler for the completions of some policies."""
-
-    def __init__(self, usual: Sampler, others: Mapping[str, Sampler]) -> None:
-        """`others`: policy -> its sampler."""
-        self._usual, self._others = usual, others
-
-    async def sample(
-        self, requests: Sequence[SampleRequest], on_answer: OnAnswer | None = None
-    ) -> list[Sampled | Fault]:
-        """Return completions in the order of the requests: each sampler is asked in turn."""
-        places: dict[Sampler, list[int]] = {self._usual: []}
-        for place, request in enumerate(requests):
-            places.setdefault(self._others.get(request.policy, self._usual), []).append(place)
-        answers: dict[int, Sampled | Fault] = {}
-        for sampler, own in places.items():
-            if own:
-                found = await sampler.sample([requests[n] for n in own], _placed(own, on_answer))
-                answers |= zip(own, found, strict=True)
-        return [answers[place] for place in range(len(requests))]
-
-
-def _placed(places: Sequence[int], on_answer: OnAnswer | None) -> OnAnswer:
-    def passed_on(place: int, answer: Sampled | Fault) -> None:
-        if on_answer is not None:
-            on_answer(places[place], answer)
-
-    return passed_on
-
-
 class ComparedModels:
-    """A `motet.trainer.components.Models`: those of a run, with the samplers of a comparator, and
-    its past weights."""
+    """A `motet.trainer.components.Models`: those of a run, with a sampler that also has the
+    policies of a comparator, and its past weights."""
 
-    def __init__(
-        self, own: LocalModels, others: Mapping[str, Sampler], past: PastPolicies | None
-    ) -> None:
-        self._own, self._past = own, past
-        self.sampler: Sampler = ManySamplers(own.sampler, others)
+    def __init__(self, own: LocalModels, sampler: Sampler, past: PastPolicies | None) -> None:
+        self._own, self._past, self.sampler = own, past, sampler
         self.samples_beside = own.samples_beside
         self.write_shards = own.write_shards
         self.restart, self.timings = own.restart, own.timings

@@ -18,11 +18,13 @@ from motet.api.setup import (
     sources_of,
 )
 from motet.assembly.cluster import cluster
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.task_setup import TaskSetup, use_threads
 from motet.config.schema import RunConfig
 from motet.core import Sampler
 from motet.core.seeding import derive
 from motet.errors import ConfigError
+from motet.rollout.many_samplers import ManySamplers
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
 from motet_serve.app import create_app
@@ -61,8 +63,9 @@ def _opened(
             yield setup, run_loop(models_of(setup, run_of(target), scratch, show)).sampler
             return
         sources = run_loop(sources_of(setup, run_of(target), scratch, show))
+        endpoints = endpoint_samplers(settings)
         with cluster().open_engines(setup, *sources) as sampler:
-            yield setup, sampler
+            yield setup, ManySamplers(sampler, endpoints) if endpoints else sampler
 
 
 @contextmanager

@@ -204,7 +204,8 @@ def _facts(
     home: Path,
     steps: int,
 ) -> CardFacts:
-    used = dict.fromkeys(config.policies[name].model for name in policies_of(config))
+    models = (config.policies[name].model for name in policies_of(config))
+    used = dict.fromkeys(model for model in models if model is not None)
     origins = {name: _origin(config, name, bases[name]) for name in used}
     recorded = RunFolder(home.resolve().parent if (home / "best.json").is_file() else home)
     names = {name: str(config.models[name].path) for name in used}

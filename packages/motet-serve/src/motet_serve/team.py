@@ -37,7 +37,10 @@ class Unanswered(MotetError):
 
 @dataclass(frozen=True)
 class AgentMessage:
-    """What an agent wrote at a turn (from 0). Token counts are 0 for a model behind an API."""
+    """What an agent wrote at a turn (from 0).
+
+    Token counts of a policy behind an endpoint are those of its server; 0 if it does not say.
+    """
 
     agent: str
     turn: int
@@ -217,10 +220,10 @@ class _Noting:
 
     def _note(self, agent: str, turn: int, answer: Sampled) -> None:
         (said,) = answer.completions
-        message = AgentMessage(
-            agent, turn, said.text, said.stop, len(answer.prompt_tokens), len(said.tokens or ()),
-            said.thinking,
-        )  # fmt: skip
+        read, written = len(answer.prompt_tokens), len(said.tokens or ())
+        if said.usage is not None:
+            read, written = said.usage.prompt_tokens or 0, said.usage.completion_tokens or 0
+        message = AgentMessage(agent, turn, said.text, said.stop, read, written, said.thinking)
         self.messages.append(message)
         self._on_message(message)
 

@@ -97,7 +97,7 @@ def write_card(facts: CardFacts, folder: Path) -> None:
         config=config,
         header=_header(facts),
         policies={
-            name: kinds.get(name, f"{_base(name, facts)}, unchanged")
+            name: kinds[name] if name in kinds else _unchanged(name, facts)
             for name in policies_of(config)
         },
         about=visible("\n\n".join(about.split("\n\n")[:2])).replace("<", "&lt;"),
@@ -141,7 +141,17 @@ def _kind(one: PolicyFolder, facts: CardFacts) -> str:
 
 
 def _base(policy: str, facts: CardFacts) -> str:
-    return facts.bases[facts.config.policies[policy].model]
+    model = facts.config.policies[policy].model
+    assert model is not None
+    return facts.bases[model]
+
+
+def _unchanged(policy: str, facts: CardFacts) -> str:
+    """Return what a policy is that has no folder in the export."""
+    asked = facts.config.endpoints.get(policy)
+    if asked is None:
+        return f"{_base(policy, facts)}, unchanged"
+    return f"`{asked.model}` behind the endpoint {asked.base_url}, which is asked for each answer"
 
 
 def _game(config: RunConfig) -> dict[str, Any]:

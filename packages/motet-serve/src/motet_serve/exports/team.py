@@ -48,15 +48,19 @@ def team_config(
     on_base = {config.policies[name].model for name in names if name not in whole}
     models = {name: _model(config, name) for name in config.models if name in on_base}
     policies: dict[str, dict[str, Any]] = {
-        name: {"model": config.policies[name].model, "train": "frozen"} for name in names
+        name: {"endpoint": _written(config.endpoints[name])}
+        if name in config.endpoints
+        else {"model": config.policies[name].model, "train": "frozen"}
+        for name in names
     }
     for one in folders:
         place = f"{POLICIES}/{one.name}"
         if one.adapter:
             policies[one.name]["adapter"] = place
             continue
-        named = _new_name(one.name, models)
-        models[named] = {**_model(config, config.policies[one.name].model), "path": place}
+        named, base = _new_name(one.name, models), config.policies[one.name].model
+        assert base is not None
+        models[named] = {**_model(config, base), "path": place}
         for said in ("chat_template", "template_options"):
             models[named].pop(said, None)  # the tokenizer in the folder has it
         models[named].pop("quantize", None)

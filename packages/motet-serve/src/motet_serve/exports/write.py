@@ -105,6 +105,7 @@ def _write_policies(
         chosen, into = config.policies[name], folder / POLICIES / name
         if name not in sources:
             continue
+        assert chosen.model is not None
         source = sources[name]
         if chosen.train == "full":
             copy_model(source, into)

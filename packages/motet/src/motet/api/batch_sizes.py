@@ -70,11 +70,6 @@ def plays_of(config: RunConfig, sizes: Sizes) -> list[Play]:
     ]
 
 
-def first_agents(config: RunConfig) -> dict[str, str]:
-    """Return the first agent that each critic values."""
-    return {name: agent for agent, name in reversed(list(config.critic_of.items()))}
-
-
 def rows_played(config: RunConfig, sizes: Sizes, model: str) -> tuple[int, int]:
     """Return the maximum number of completions sampled at once on a model, and their length with
     the prompt."""

@@ -21,6 +21,7 @@ from motet.api.summary import RunSummary
 from motet.api.training import train_once
 from motet.assembly.before_loading import check_first_prompts, note_models
 from motet.assembly.cluster import cluster
+from motet.assembly.endpoints import endpoint_notes, endpoint_samplers, endpoint_warnings
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import acting_agents, trial_game
 from motet.config.load import make_config
@@ -62,14 +63,15 @@ class Cost:
 
 
 def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
-    """Return notes and warnings about the run's own models, as far as they are folders here.
+    """Return notes and warnings about the run's own models, as far as they are folders here, and
+    about its endpoints.
 
-    The memory is estimated if all of them are.
+    The memory is estimated if all of them are folders.
     """
     paths = [base.path for base in settings.models.values() if base.path is not None]
     here = [path for path in paths if look_at(Path(path)) == "folder"]
     if not here and not any(player.tools for player in settings.team.values()):
-        return [], []
+        return endpoint_notes(settings), endpoint_warnings(settings)
     with open_task_setup(settings, train=True) as setup:
         memory = memory_warnings(settings, memory_of(setup)) if here and here == paths else []
         notes, warnings = prompt_warnings(setup, only_folders=True)
@@ -92,6 +94,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
     settings = read_config(config, overrides, **objects)
     if settings.cluster is not None:
         cluster().check_training(settings)
+    endpoint_samplers(settings)  # refuses a missing key
     with open_task_setup(settings, train=True) as setup:
         plan, acting_T = settings.rollout, run_loop(acting_agents(setup))
         rounds_T = plan.rounds([len(acting) for acting in acting_T])
@@ -163,7 +166,7 @@ class CheckResult:
     warnings: Sequence[str]
     """Those of the two steps, and those about the run's own models."""
     notes: Sequence[str]
-    """What ends a completion of the run's own models."""
+    """What ends a completion of the run's own models, and where its endpoints are."""
     stand_ins: Mapping[str, str]
     """Part that was replaced, besides the models -> by what, and why."""
 
@@ -218,9 +221,9 @@ def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
             "run's verifier"
         )
     for policy in plain["policies"].values():
-        policy["adapter"] = None
+        policy.pop("adapter", None)
     for trained in (*plain["policies"].values(), plain["critic"], plain["reward_model"]):
-        if trained is not None and trained["lora"] is not None:
+        if trained is not None and trained.get("lora") is not None:
             trained["lora"]["targets"] = "all-linear"  # the tiny model's modules have other names
     if plain["reward_model"] is not None:
         plain["reward_model"] |= {

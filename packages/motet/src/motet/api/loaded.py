@@ -22,6 +22,7 @@ from motet.api.summary import RunSummary, read_summary
 from motet.assembly.models import LocalModels
 from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RecordedConfig, RunConfig
+from motet.config.sections import ModelConfig
 from motet.core import Episode, Fault, Prompt, Sampler, SampleRequest, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError, SamplerFault
@@ -171,8 +172,7 @@ class LoadedRun:
         It is in evaluation mode. `tokenizer` returns its tokenizer. Raises: ConfigError.
         """
         config = self.config
-        folder, base = self._sources(policy, config)
-        settings = config.models[config.policies[policy].model]
+        folder, base, settings = self._sources(policy, config)
         where = resolve_device(device)
         full = config.policies[policy].train == "full"
         model: Any = load_model(
@@ -187,27 +187,35 @@ class LoadedRun:
     def tokenizer(self, policy: str) -> Any:
         """Return the tokenizer of a policy's model, with the run's own chat template if it has
         one."""
-        config = self.config
-        base = self._sources(policy, config)[1]
-        return tokenizer_with(base, config.models[config.policies[policy].model].template)[0]
+        _, base, settings = self._sources(policy, self.config)
+        return tokenizer_with(base, settings.template)[0]
 
-    def _sources(self, policy: str, config: RecordedConfig) -> tuple[Path | None, str | Path]:
-        """Return the folder of a policy (None if it has no weights of its own) and its model."""
+    def _sources(
+        self, policy: str, config: RecordedConfig
+    ) -> tuple[Path | None, str | Path, ModelConfig]:
+        """Return the folder of a policy (None if it has no weights of its own), where its model is
+        loaded from, and the settings of that model."""
         if policy not in config.policies:
             raise ConfigError(
                 f"{self.path} has no policy {policy!r}{nearest(policy, config.policies)}; it has "
                 f"{', '.join(config.policies)}"
             )
         chosen = config.policies[policy]
-        kept = self._folder.models / chosen.model
-        base: str | Path = kept if kept.is_dir() else str(config.models[chosen.model].path)
+        if chosen.model is None:
+            raise ConfigError(
+                f"policy {policy} of {self.path} is behind the endpoint "
+                f"{config.endpoints[policy].base_url}, so the run has no model of it; expected a "
+                "policy with a model"
+            )
+        kept, settings = self._folder.models / chosen.model, config.models[chosen.model]
+        base: str | Path = kept if kept.is_dir() else str(settings.path)
         if chosen.train == "frozen":
-            return None if chosen.adapter is None else Path(chosen.adapter), base
+            return None if chosen.adapter is None else Path(chosen.adapter), base, settings
         folder = self._folder.team / policy
         if not folder.is_dir():
             raise ConfigError(f"{folder} is missing: finish the run with motet train --resume")
         check_seal(folder)
-        return folder, base
+        return folder, base, settings
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from motet.api.batch_sizes import Sizes, first_agents, rows_played, tokens_learnt
+from motet.api.batch_sizes import Sizes, rows_played, tokens_learnt
 from motet.assembly.before_loading import first_prompts
 from motet.assembly.homes import homes_of
 from motet.assembly.task_setup import TaskSetup, tasks_per_step_of
@@ -59,7 +59,8 @@ def processes_of(config: RunConfig, sizes: Sizes, team: Team) -> list[ProcessCos
     cluster = config.cluster
     if cluster is None:
         judges = [REWARD_MODEL] if config.reward_model is not None else []
-        residents = (*team.policies, *dict.fromkeys(team.critics.values()), *judges)
+        played = [name for name in team.policies if name not in config.endpoints]
+        residents = (*played, *dict.fromkeys(team.critics.values()), *judges)
         return [ProcessCost(config.name, 1, residents, parts_of(config, sizes)["total"])]
     share = 1.0 - cluster.samplers.memory if cluster.samplers.beside_home else 1.0
     return [
@@ -157,13 +158,15 @@ class _Valuer:
 def _valuers(config: RunConfig, only: Container[str] | None) -> Iterator[_Valuer]:
     """Yield the critics and the reward model that are loaded."""
     critic, reward = config.critic or CriticConfig(), config.reward_model
-    for name, agent in first_agents(config).items():
+    for name in dict.fromkeys(config.critic_of.values()):
         if only is None or name in only:
-            model = critic.model or config.policies[config.team[agent].policy[0]].model
+            model = config.model_of_critic(name)
+            assert model is not None
             kind = config.critic_optimizer.kind
             yield _Valuer("critics", model, critic.train, critic.lora, kind)
     if reward is not None and (only is None or REWARD_MODEL in only):
         model, kind = config.model_of_reward, reward.optimizer.kind
+        assert model is not None
         yield _Valuer("reward model", model, reward.train, reward.lora, kind)
 
 
@@ -216,10 +219,12 @@ def prompt_lengths(setup: TaskSetup) -> dict[str, int]:
             continue
         for agent in made:
             prompts[agent].append(made[agent])
-    words = {model: _tokenizer(base.path, base.template) for model, base in config.models.items()}
+    words: dict[str | None, PreTrainedTokenizerBase | None] = {
+        model: _tokenizer(base.path, base.template) for model, base in config.models.items()
+    }
     lengths = {}
     for agent, asked in prompts.items():
-        of = words[config.policies[setup.team.policy_of(agent, 0)].model]
+        of = words.get(config.policies[setup.team.policy_of(agent, 0)].model)
         lengths[agent] = max(
             (_length(of, prompt) for prompt in asked),
             default=config.decode_of(agent).max_new_tokens,

@@ -27,7 +27,8 @@ from motet.user_code.objects import described, is_object
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
     r"threads|report\..*|alarms\.(?!rollback).*|sandbox\.workers|cluster\.(?!samplers\.engine$).*|"
-    rf"(expert|comparator\.endpoint)\.{_SERVICE}|verifier\.(.+\.)?({_SERVICE}|batch_size)|"
+    rf"(expert|comparator\.endpoint|policies\.[^.]+\.endpoint)\.{_SERVICE}|"
+    rf"verifier\.(.+\.)?({_SERVICE}|batch_size)|"
     r"rollout\.(timeout_seconds|call_threads|retries)|"
     r"train\.(checkpoint_every|keep_checkpoints|keep_every|checkpoint_beside|max_fault_share)"
 )

@@ -27,7 +27,8 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     biased = [
         a
         for a in settings.team
-        if settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0
+        if settings.model_of(a) is not None
+        and (settings.decode_of(a).top_p < 1.0 or settings.decode_of(a).top_k > 0)
     ]
     if biased:
         found.append(

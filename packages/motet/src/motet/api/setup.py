@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 from motet.api.code_record import changed_code
 from motet.api.objects import Objects, sections_of
 from motet.assembly import bases
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, use_threads
 from motet.assembly.trained import steps_behind, trained_folders
@@ -17,6 +18,7 @@ from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RecordedConfig, RunConfig, RunKeys
 from motet.errors import ConfigError
 from motet.models.loading import shortened_context
+from motet.rollout.answer_file import AnswerFile
 from motet.safety import temporary
 from motet.trainer.progress import Progress
 from motet.trainer.run_folder import RunFolder
@@ -98,8 +100,17 @@ async def models_of(setup: TaskSetup, run: Path | None, scratch: Path, show: Sho
 
     `run` is a run folder, a checkpoint, or an exported folder, whose config starts with its team.
     """
+    answers = answers_of(run)
+    endpoint_samplers(setup.config, answers)  # refuses a missing key before a warm-up
     found, trained = await sources_of(setup, run, scratch, show)
-    return assemble(setup, found, train=False, trained=trained)
+    return assemble(setup, found, train=False, trained=trained, answers=answers)
+
+
+def answers_of(run: Path | None) -> AnswerFile | None:
+    """Return what policies behind endpoints answered in the run of a folder, for reading only."""
+    if run is None or is_exported(run):
+        return None
+    return AnswerFile(RunFolder(run_of_checkpoint(run) or run).answers)
 
 
 async def sources_of(

@@ -8,6 +8,7 @@ from typing import Any
 from motet.core.records import from_json
 from motet.errors import ConfigError
 from motet.evaluation.evaluate import EvaluationResult
+from motet.rollout.summary import EndpointUse
 from motet.safety.reading import CONFIG, read_bytes
 from motet.safety.visible import visible
 from motet.trainer.alarms import Alarm
@@ -37,6 +38,8 @@ class RunSummary:
     alarms: Sequence[Alarm]
     machine: Mapping[str, Any]
     warnings: Sequence[str]
+    endpoints: Mapping[str, EndpointUse] | None = None
+    """Policy behind an endpoint -> its use in all games of the run."""
 
     def _repr_html_(self) -> str:
         state = "" if self.finished else " (stopped)"

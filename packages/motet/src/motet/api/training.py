@@ -18,10 +18,12 @@ from motet.assembly import bases
 from motet.assembly.before_loading import kept_dates
 from motet.assembly.cluster import cluster
 from motet.assembly.components import open_components
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.task_setup import TaskSetup, open_task_setup, use_threads
 from motet.config.load import dump_config
 from motet.config.schema import RunConfig
 from motet.errors import ConfigError, Interrupted, MotetError, ProcessLost
+from motet.rollout.answer_file import AnswerFile
 from motet.safety import temporary
 from motet.trainer.callbacks import Callback, Callbacks, OnMetrics
 from motet.trainer.checkpoint import Checkpoint
@@ -123,6 +125,7 @@ def train_once(
     refuse(place, resume=resume, overwrite=overwrite)
     if settings.cluster is not None:
         cluster().check_training(settings)
+    endpoint_samplers(settings)  # refuses a missing key now, not after a warm-up
     use_threads(settings)
     resume_command = _resume_command(place, runs)
     stop = StopRequest()
@@ -148,7 +151,8 @@ def train_once(
                 outputs = RunOutputs(folder, metrics, progress, notices)
                 with _start_summary(settings, outputs, clock, resume_command, found):
                     settled = _warmed_up(setup, raw, outputs, trackers)
-                    components = stack.enter_context(open_components(setup, settled, stop))
+                    answers = AnswerFile(folder.answers, writes=True)
+                    components = stack.enter_context(open_components(setup, settled, stop, answers))
                 said = (rewards_of(settings), *setup.derived, *setup.notes)
                 for line in filter(None, said):
                     progress.say(line)

@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from motet.assembly.endpoints import endpoint_notes, endpoint_warnings
 from motet.assembly.task_setup import TaskSetup, TeamSetup
 from motet.assembly.tasks import asking
 from motet.config.load import load_config
@@ -31,15 +32,15 @@ from motet.user_code.timeouts import at_once, guarded, within
 
 
 def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list[str], list[str]]:
-    """Return what a user should know about the models in `bases`, and warnings. They are loaded
-    without their weights.
+    """Return what a user should know about the models in `bases` and about endpoints, and warnings.
+    The models are loaded without their weights.
 
     Embedded models are left out: their only end token is `<eos>`.
 
     Raises: ConfigError.
     """
-    notes: list[str] = []
-    warnings: list[str] = []
+    notes = endpoint_notes(setup.config)
+    warnings = endpoint_warnings(setup.config)
     for agent in setup.config.team:
         if (form := setup.config.decode_of(agent).format) is not None:
             check_form(form)
@@ -187,7 +188,7 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
         return []
     for agent, prompt in (await first_prompts(setup, task)).items():
         model = config.policies[setup.team.policy_of(agent, 0)].model
-        if model not in bases:
+        if model is None or model not in bases:
             continue
         words, context = tokenizers(bases[model], config.models[model].template)
         decode = config.decode_of(agent)

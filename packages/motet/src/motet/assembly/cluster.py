@@ -23,11 +23,16 @@ class Cluster(Protocol):
         ...
 
     def open_models(
-        self, setup: TaskSetup, bases: Mapping[str, str | Path]
+        self,
+        setup: TaskSetup,
+        bases: Mapping[str, str | Path],
+        endpoints: Mapping[str, Sampler],
     ) -> AbstractContextManager[Models]:
         """Load all models of a training run in processes, which end at the end.
 
-        `bases`: model name -> where to load it from.
+        Args:
+            bases: model name -> where to load it from.
+            endpoints: policy behind an endpoint -> its sampler.
 
         Raises: ConfigError, also if there is no place for a process.
         """

@@ -6,28 +6,34 @@ from pathlib import Path
 
 from motet.algorithms import credit_function
 from motet.assembly.cluster import cluster
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.models import assemble, critic_epochs
 from motet.assembly.parts import comparator_of
 from motet.assembly.task_setup import TaskSetup, steps_of, tasks_per_step_of
 from motet.config.sections import CriticConfig
+from motet.rollout.answer_file import AnswerFile
 from motet.trainer.components import Models, TrainComponents
 from motet.trainer.stopping import StopRequest
 
 
 @contextmanager
 def open_components(
-    setup: TaskSetup, bases: Mapping[str, str | Path], stop: StopRequest
+    setup: TaskSetup, bases: Mapping[str, str | Path], stop: StopRequest, answers: AnswerFile
 ) -> Iterator[TrainComponents]:
     """Load the models of a training run: in this process, or in processes of their own if the
     config has a `cluster` section. Those end at the end.
 
+    `answers`: where the answers of policies behind endpoints are found and kept.
+
     Raises: ConfigError if a model cannot be loaded, or if there is no place for a process.
     """
     if setup.config.cluster is None:
-        yield components_of(setup, assemble(setup, bases, train=True, stop=stop), stop)
-        return
-    with cluster().open_models(setup, bases) as models:
+        models = assemble(setup, bases, train=True, stop=stop, answers=answers)
         yield components_of(setup, models, stop)
+        return
+    endpoints = endpoint_samplers(setup.config, answers)
+    with cluster().open_models(setup, bases, endpoints) as remote:
+        yield components_of(setup, remote, stop)
 
 
 def components_of(

@@ -14,8 +14,8 @@ class HomePlan:
     """The processes of one base model in training, and everything that lives there.
 
     It has a fully trained policy with its reference, or a model with its adapters and frozen
-    policies. Each critic lives with the policy that plays its first agent at the first turn, and
-    the reward model with that of the first agent.
+    policies. Each critic lives with the first policy of its agents that is not behind an endpoint,
+    and the reward model with the first of the team.
     """
 
     name: str
@@ -47,15 +47,18 @@ def homes_of(config: RunConfig, team: Team) -> list[HomePlan]:
     home_of: dict[str, tuple[str, str]] = {}
     for name in team.policies:
         chosen = config.policies[name]
+        if chosen.model is None:  # behind an endpoint
+            continue
         home = ("policies", name) if chosen.train == "full" else ("models", chosen.model)
         policies.setdefault(home, []).append(name)
         home_of[name] = home
     critics: dict[tuple[str, str], list[str]] = {home: [] for home in policies}
     for critic in dict.fromkeys(team.critics.values()):
-        agent = next(agent for agent in team.critics if team.critics[agent] == critic)
-        critics[home_of[team.policy_of(agent, 0)]].append(critic)
+        valued = [agent for agent in team.critics if team.critics[agent] == critic]
+        played = [name for agent in valued for name in team.agents[agent] if name in home_of]
+        critics[home_of[played[0]]].append(critic)
     if config.reward_model is not None:
-        critics[home_of[team.policy_of(next(iter(team.agents)), 0)]].append(REWARD_MODEL)
+        critics[next(iter(home_of.values()))].append(REWARD_MODEL)
     names = [name for _, name in policies]
     for name in names:
         if names.count(name) > 1:
@@ -73,6 +76,7 @@ def homes_of(config: RunConfig, team: Team) -> list[HomePlan]:
     for home, own in policies.items():
         gpus = learners.gpus_of.get(home[1], learners.gpus)
         model = config.policies[own[0]].model
+        assert model is not None
         _check_device(config, home[1], model, gpus)
         ranks, full = gpus or learners.ranks, home[0] == "policies"
         here = tuple(own), tuple(critics[home])

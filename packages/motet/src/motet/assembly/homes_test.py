@@ -46,6 +46,14 @@ def test_the_reward_model_lives_with_the_first_policy():
     assert found == {"tiny": ("p", "reward-model"), "q": ("q",)}
 
 
+def test_a_policy_behind_an_endpoint_has_no_home_and_no_critic_lives_with_it():
+    away = {"endpoint": {"base_url": "http://localhost:1/v1", "model": "big"}}
+    first = {"policies": {"p": away, "q": {"model": "tiny"}}}
+    assert homes(**first) == {"q": ("q",)}
+    assert homes(**first, algorithm={"name": "mappo"}) == {"q": ("q", "critic-joint")}
+    assert homes(**first, reward_model={"samples": 4}) == {"q": ("q", "reward-model")}
+
+
 @pytest.mark.parametrize(
     ("sections", "message"),
     [

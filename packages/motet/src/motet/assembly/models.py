@@ -11,16 +11,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.model_card import model_card
 from motet.assembly.task_setup import TeamSetup, steps_of
 from motet.config.schema import RunConfig
 from motet.config.sections import CriticConfig, ModelConfig
+from motet.core import Sampler
 from motet.core.seeding import derive
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
 from motet.models.sampler import LocalSampler
 from motet.models.shards import Ranks, copy_into, read_shards
+from motet.rollout.answer_file import AnswerFile
+from motet.rollout.many_samplers import ManySamplers
 from motet.settings import Lora, Optimizer
 from motet.trainer.components import REWARD_MODEL
 from motet.trainer.model_folders import check_seal, is_sealed, seal
@@ -33,8 +37,8 @@ class LocalModels:
     sampler and the learners."""
 
     policies: Mapping[str, Policy]
-    sampler: LocalSampler
-    """Also the scorer and the publisher, because all three use the same weights."""
+    local: LocalSampler
+    """Samples, scores and publishes, because all three use the same weights."""
     learners: Mapping[str, LocalLearner]
     """Trained policy or critic -> the learner of its backbone."""
     critics: Mapping[str, Critic] = field(default_factory=dict)
@@ -44,6 +48,8 @@ class LocalModels:
     """The reward model -> its weights at the beginning of the run, in main memory."""
     references: Mapping[str, Policy] = field(default_factory=dict)
     """Trained policy -> its reference, if references move (`reset_references`)."""
+    endpoints: Mapping[str, Sampler] = field(default_factory=dict)
+    """Policy behind an endpoint -> its sampler."""
     samples_beside = False
 
     def restart(self, name: str) -> None:
@@ -63,15 +69,19 @@ class LocalModels:
                 reference.backbone.sync_from_master()
 
     @property
+    def sampler(self) -> Sampler:
+        return ManySamplers(self.local, self.endpoints) if self.endpoints else self.local
+
+    @property
     def scorer(self) -> LocalSampler:
-        return self.sampler
+        return self.local
 
     @property
     def publisher(self) -> LocalSampler:
-        return self.sampler
+        return self.local
 
     def timings(self) -> dict[str, float]:
-        return self.sampler.timings()
+        return self.local.timings()
 
     def publish_metrics(self) -> dict[str, float]:
         """Nothing: the sampler uses the weights that are trained."""
@@ -80,7 +90,7 @@ class LocalModels:
     def facts(self) -> dict[str, Any]:
         """Return plain values of every trained policy and critic, such as the weight versions."""
         steps = {name: learner.facts(name) for name, learner in self.learners.items()}
-        return {"versions": dict(self.sampler.versions), "optimizers": steps}
+        return {"versions": dict(self.local.versions), "optimizers": steps}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, facts) of every trained policy and critic.
@@ -120,7 +130,7 @@ class LocalModels:
                 if key.startswith(prefix)
             }
             learner.load_state(name, (moments, facts["optimizers"][name]))
-        self.sampler.versions |= facts["versions"]
+        self.local.versions |= facts["versions"]
 
     def _like(self, key: str) -> Tensor | None:
         """Return the parameter that a tensor of `state` belongs to. None if it is not here."""
@@ -215,6 +225,7 @@ def assemble(
     stop: StopRequest | None = None,
     only: Container[str] | None = None,
     ranks: Ranks | None = None,
+    answers: AnswerFile | None = None,
 ) -> LocalModels:
     """Load every model once per copy that is needed, add adapters, and build sampler and learners.
 
@@ -222,8 +233,11 @@ def assemble(
         bases: model name -> where to load it from.
         trained: policy -> the folder it was saved in, to continue with a trained team.
         stop: checked between tokens.
-        only: the policies and critics to load; by default all.
+        only: the policies and critics to load; by default all, and the endpoints.
         ranks: other processes that train the same weights.
+        answers: what policies behind endpoints have answered before.
+
+    Raises: ConfigError.
     """
     config, saved = setup.config, trained or {}
     shared = SharedModels(config, bases)
@@ -231,7 +245,7 @@ def assemble(
     policies = {
         name: policy_of(name, config, shared, bases, saved, train=train, ranks=ranks)
         for name in dict.fromkeys((*setup.team.policies, *others))
-        if only is None or name in only
+        if name not in config.endpoints and (only is None or name in only)
     }
     references = (
         _references(config, policies, shared, bases)
@@ -258,7 +272,8 @@ def assemble(
     }
     note = f"the run {config.name} with {config.algorithm.name}"
     moving = references if config.algorithm.reset_every else {}
-    return LocalModels(policies, sampler, learners, critics, note, initial, moving)
+    endpoints = endpoint_samplers(config, answers) if only is None else {}
+    return LocalModels(policies, sampler, learners, critics, note, initial, moving, endpoints)
 
 
 def policy_of(
@@ -276,6 +291,7 @@ def policy_of(
     `ranks`: the processes among which its weights are divided, if all of them are trained.
     """
     chosen = config.policies[name]
+    assert chosen.model is not None
     if chosen.train == "full":
         source = saved[name] if name in saved else bases[chosen.model]
         backbone = load_model(config.models[chosen.model], source, full=train, ranks=ranks)
@@ -311,6 +327,7 @@ def _references(
         if not policy.trainable:
             continue
         chosen, start = config.policies[name], None
+        assert chosen.model is not None
         if moves and policy.adapter is None:
             backbone = load_model(config.models[chosen.model], bases[chosen.model], full=False)
         else:
@@ -361,11 +378,11 @@ def critics_of(
     for agent, name in setup.team.critics.items():
         if name in critics or (only is not None and name not in only):
             continue
-        player = policies[setup.team.policy_of(agent, 0)]
         if chosen.train == "policy":
+            player = policies[setup.team.policy_of(agent, 0)]
             critics[name] = Critic.on(name, player, owns_trunk=False)
         else:
-            model = chosen.model or config.policies[player.name].model
+            model = config.model_of_critic(name)
             critics[name] = _critic(
                 name, chosen.train, model, chosen.lora, config, shared, bases, ranks
             )
@@ -387,13 +404,14 @@ def critics_of(
 def _critic(
     name: str,
     train: Literal["full", "lora", "head"],
-    model: str,
+    model: str | None,
     lora: Lora | None,
     config: RunConfig,
     shared: SharedModels,
     bases: Mapping[str, str | Path],
     ranks: Ranks | None,
 ) -> Critic:
+    assert model is not None  # a team that is trained has a policy with a model
     if train == "full":
         backbone = load_model(config.models[model], bases[model], full=True, ranks=ranks)
         return Critic.on(name, Policy(name, backbone), owns_trunk=True)

@@ -13,6 +13,7 @@ from motet.safety.visible import Console, styled, visible
 if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
     from motet.api.summary import RunSummary
+    from motet.rollout.summary import EndpointUse
 
 out = Console()
 
@@ -61,6 +62,16 @@ def print_conventions(named: Mapping[str, Mapping[str, float]]) -> None:
         )
 
 
+def print_endpoints(endpoints: "Mapping[str, EndpointUse] | None") -> None:
+    """Print what policies behind endpoints answered, and the tokens that their servers counted."""
+    for policy, use in (endpoints or {}).items():
+        counted = "its server does not count tokens"
+        if use.uncounted < use.answers:
+            counted = f"{use.prompt_tokens:,} tokens read, {use.completion_tokens:,} written"
+            counted += f", without {use.uncounted:,} that were not counted" * bool(use.uncounted)
+        out.print(f"  endpoint of {policy}: {use.answers:,} answers; {counted}", soft_wrap=True)
+
+
 def print_finished(summary: "RunSummary", runs: Path) -> None:
     """Print the results of a finished run, and where to find more."""
     place = runs / summary.name
@@ -72,6 +83,7 @@ def print_finished(summary: "RunSummary", runs: Path) -> None:
     for agent, labels in ((after and after.conventions) or {}).items():
         for label, share in list(labels.items())[:1]:
             out.print(f"  {agent} settled on {label!r} ({share:.0%})")
+    print_endpoints(summary.endpoints)
     out.print(
         f"  {summary.steps} steps, {summary.tokens:,} tokens at "
         f"{summary.tokens_per_second:,.0f}/s, "

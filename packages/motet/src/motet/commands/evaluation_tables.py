@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from motet.commands.console import figure, out, print_conventions, titled
+from motet.commands.console import figure, out, print_conventions, print_endpoints, titled
 
 if TYPE_CHECKING:
     from motet.evaluation.evaluate import EvaluationResult
@@ -34,6 +34,7 @@ def print_evaluation(target: Path, figures: "EvaluationResult") -> None:
     for cause, count in figures.causes.items():
         table.add_row(f"fault {cause}", str(count))
     out.print(table)
+    print_endpoints(figures.endpoints)
     if len(figures.by_turn) > 1:
         table = titled(
             "results by turn", ["turn", "games that reached it", "reward", "success so far"]

@@ -11,6 +11,8 @@ algorithm=grpo                short for algorithm.name=grpo; also environment an
 environment=NAME              another environment than that of the lower layer: its options are
                               dropped with it; also reward, and algorithm.credit.kind=critic,
                               algorithm.loss.kind and algorithm.kl.kind
+policies.aux.endpoint.model=M an endpoint in place of the model of the lower layer, whose other keys
+                              are dropped; and the other way round
 data.eval.path=FILE           replaces the source of a dataset; the name, the subset and the slice
                               of the lower layer are dropped with the old source
 """
@@ -57,6 +59,14 @@ from motet.user_code.plugins import look_at, nearest
 SettingsKind = TypeVar("SettingsKind", bound=Settings)
 NAMED = ("models", "policies", "team")
 """Sections whose keys are names that the user chooses."""
+_INSTEAD: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "models": {"path": ("embedded",), "embedded": ("path",)},
+    "policies": {
+        "model": ("endpoint",),
+        "endpoint": ("model", "train", "adapter", "lora", "optimizer"),
+    },
+}
+"""Section of names -> a key -> the keys of a lower layer that it replaces."""
 NAMED_PARTS = ("algorithm", "environment", "reward")
 """Sections that may be just the name of the part."""
 WITH_OPTIONS = ("environment", "reward", "comparator")
@@ -446,14 +456,12 @@ def _laid_over(
     if len(at) == 2 and at[0] == "data":
         data = _elsewhere(under, over)
         replaced = [(*at, key) for key in under if key not in data]
-    if len(at) == 2 and at[0] == "models":  # a model is at a path or embedded
-        for one, other in (("path", "embedded"), ("embedded", "path")):
-            if (
-                over.get(one) is not None
-                and other not in over
-                and data.pop(other, None) is not None
-            ):
-                replaced.append((*at, other))
+    if len(at) == 2:
+        for one, others in _INSTEAD.get(str(at[0]), {}).items():
+            gone = [key for key in others if key not in over and data.get(key) is not None]
+            if over.get(one) is not None:
+                data = {key: value for key, value in data.items() if key not in gone}
+                replaced += [(*at, key) for key in gone]
     for key, value in over.items():
         another = (not at and key in WITH_OPTIONS and is_other(data.get(key), value, "name")) or (
             at == ("algorithm",) and key in SECTIONS and is_other(data.get(key), value, "kind")

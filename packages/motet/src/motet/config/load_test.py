@@ -348,6 +348,27 @@ def test_a_path_takes_the_place_of_an_embedded_model_and_the_other_way_round(sma
     assert says(said, "one of path … embedded")
 
 
+def test_an_endpoint_takes_the_place_of_a_policys_model_and_the_other_way_round(small, tmp_path):
+    child = tmp_path / "child.yaml"
+    child.write_text(
+        "extends: small.yaml\npolicies: {aux: {model: tiny, train: lora, lora: {rank: 4}}}\n"
+    )
+    at = "policies.aux.endpoint"
+    config = load_config(child, [f"{at}.base_url=http://localhost:1/v1", f"{at}.model=big"])
+    assert config.endpoints["aux"].model == "big"
+    assert (config.policies["aux"].model, config.frozen) == (None, {"aux"})
+    assert "train" not in config.model_dump(mode="json")["policies"]["aux"]
+    recorded = tmp_path / "recorded.yaml"
+    recorded.write_text(dump_config(config))
+    assert load_config(recorded) == config
+    again = load_config(recorded, ["policies.aux.model=tiny"])
+    assert (again.endpoints, again.policies["aux"].train) == ({}, "full")
+    said = complaint_of(
+        child, f"{at}={{base_url: http://h/v1, model: b}}", "policies.aux.train=full"
+    )
+    assert says(said, "policies.aux … train full … endpoint … drop train")
+
+
 def test_a_file_extends_another_key_by_key_and_lists_are_replaced(small, tmp_path):
     child = tmp_path / "sub" / "child.yaml"
     child.parent.mkdir()

@@ -33,6 +33,7 @@ from motet.config.sections import (
     CriticConfig,
     DataConfig,
     EndpointConfig,
+    EndpointPolicy,
     EvaluationConfig,
     ModelConfig,
     Named,
@@ -127,12 +128,13 @@ class RunKeys(Settings):
     `decode.max_new_tokens` is then the limit for all of them together."""
     data: DataConfig = DataConfig()
     """The source of the tasks."""
-    models: dict[str, ModelConfig] = Field(min_length=1)
-    """Base models, by names of your choice."""
+    models: dict[str, ModelConfig] = Field(default_factory=dict)
+    """Base models, by names of your choice. There may be none if all policies are behind
+    endpoints."""
     warmup: Warmup | None = None
     """Supervised warm-up on demonstrations of the environment, before training."""
     policies: dict[str, PolicyConfig] = Field(min_length=1)
-    """Policies, by names of your choice."""
+    """Policies, by names of your choice: each is a model of this run, or one behind an endpoint."""
     team: dict[
         str, Annotated[AgentConfig, BeforeValidator(lambda player: tupled(written_out(player)))]
     ] = Field(min_length=1)
@@ -219,6 +221,22 @@ class RunKeys(Settings):
         """Policies that are never trained."""
         return frozenset(name for name, policy in self.policies.items() if policy.train == "frozen")
 
+    @property
+    def endpoints(self) -> Mapping[str, EndpointConfig]:
+        """Policy -> its endpoint, for those that have one instead of a model."""
+        return {
+            name: policy.endpoint
+            for name, policy in self.policies.items()
+            if isinstance(policy, EndpointPolicy)
+        }
+
+    def model_of(self, *agents: str) -> str | None:
+        """The model of the first policy of these agents that has one, in their order. None if all
+        are behind endpoints."""
+        names = [name for agent in agents for name in self.team[agent].policy]
+        models = (self.policies[name].model for name in names)
+        return next((model for model in models if model is not None), None)
+
     def decode_of(self, agent: str) -> Decode:
         """The sampling settings of `agent`: the common ones, overridden by its own."""
         return _over(self.decode, self.team[agent].decode)
@@ -244,17 +262,22 @@ class RunKeys(Settings):
             for agent in learning
         }
 
+    def model_of_critic(self, critic: str) -> str | None:
+        """The base model of a critic: its own, or that of the agents it values."""
+        chosen = self.critic.model if self.critic is not None else None
+        agents = [agent for agent, name in self.critic_of.items() if name == critic]
+        return chosen or self.model_of(*agents)
+
     @property
     def critic_optimizer(self) -> Optimizer:
         """The optimizer settings of critics: the common ones, overridden by their own."""
         return _over(self.optimizer, self.critic.optimizer if self.critic is not None else None)
 
     @property
-    def model_of_reward(self) -> str:
-        """The base model of the reward model."""
+    def model_of_reward(self) -> str | None:
+        """The base model of the reward model. None if all policies are behind endpoints."""
         chosen = self.reward_model.model if self.reward_model is not None else None
-        first = next(iter(self.team.values())).policy[0]
-        return chosen or self.policies[first].model
+        return chosen or self.model_of(*self.team)
 
     def optimizer_of(self, policy: str) -> Optimizer:
         """The optimizer settings of `policy`: the common ones, overridden by its own."""
@@ -323,10 +346,10 @@ def _absent_names(config: RunKeys) -> list[Complaint]:
             )
             found.append((("team", agent), text))
     for name, policy in config.policies.items():
-        if policy.model not in config.models:
+        if policy.model not in (None, *config.models):
             text = (
                 f"policies.{name} names model {policy.model!r}; models are: "
-                f"{', '.join(config.models)}"
+                f"{', '.join(config.models) or '(none)'}"
             )
             found.append((("policies", name), text))
     if config.critic is not None and config.critic.model not in (None, *config.models):
@@ -365,20 +388,27 @@ def _unfit_critic(config: RunKeys) -> list[Complaint]:
     if critic.train == "policy" and any(len(player.policy) > 1 for player in config.team.values()):
         text = "critic.train is policy, but an agent has a policy per turn: use full, lora or head"
         return [(("critic", "train"), text)]
-    read = {
-        config.policies[name].model for player in config.team.values() for name in player.policy
+    return _unfit_for_tokens(config, critic) if rule.scope == "token" else []
+
+
+def _unfit_for_tokens(config: RunKeys, critic: CriticConfig) -> list[Complaint]:
+    """Check that a critic that values tokens reads those of its policies."""
+    used = {
+        agent: {config.policies[name].model for name in player.policy}
+        for agent, player in config.team.items()
     }
-    if rule.scope == "token" and critic.model is not None and read != {critic.model}:
+    read = {model for models in used.values() for model in models if model is not None}
+    if critic.model is not None and read != {critic.model}:
         text = (
             f"critic.model is {critic.model}, but scope token needs the models of the "
             f"policies, which are {', '.join(sorted(read))}: drop critic.model"
         )
         return [(("critic", "model"), text)]
-    for agent, player in config.team.items():
-        models = {config.policies[name].model for name in player.policy}
-        if rule.scope == "token" and len(models) > 1:
+    for agent, models in used.items():
+        if len(models) > 1:
+            named = sorted(model or "one behind an endpoint" for model in models)
             text = (
-                f"team.{agent} uses the models {', '.join(sorted(models))}, but scope token "
+                f"team.{agent} uses the models {', '.join(named)}, but scope token "
                 "needs one model per agent: use one model"
             )
             return [(("team", agent), text)]
@@ -521,10 +551,7 @@ def _quantised_and_trained(config: RunKeys) -> list[Complaint]:
     what 8 bits resolve."""
     found: list[Complaint] = []
     critic = config.critic or CriticConfig()
-    valued = {
-        critic.model or config.policies[config.team[agent].policy[0]].model
-        for agent in config.critic_of
-    }
+    valued = {config.model_of_critic(name) for name in config.critic_of.values()}
     for model, base in config.models.items():
         if base.quantize == "none":
             continue
@@ -576,9 +603,10 @@ def check_trainable(config: RunConfig) -> None:
     this plan.
     """
     if config.frozen == set(config.policies):
+        away = " or behind an endpoint" if config.endpoints else ""
         raise ConfigError(
-            f"every policy is frozen ({', '.join(config.policies)}); expected at least one with "
-            "train: full or lora: set it, or use motet evaluate"
+            f"every policy is frozen{away} ({', '.join(config.policies)}); expected at least one "
+            "with train: full or lora: set it, or use motet evaluate"
         )
     check_plan(config.algorithm, config.rollout, len(config.team))
     tasks = config.train.tasks_per_step

@@ -46,6 +46,39 @@ def test_an_algorithm_is_its_row_with_single_fields_replaced():
     assert config().algorithm.name == "magrpo"
 
 
+def away(*players: str) -> dict:
+    """Return policies of which these are behind an endpoint."""
+    endpoint = {"endpoint": {"base_url": "http://localhost:1/v1", "model": "big"}}
+    return {name: endpoint if name in players else {"model": "tiny"} for name in ("aux", "main")}
+
+
+def test_a_policy_behind_an_endpoint_is_frozen_and_has_no_model():
+    team = config(policies=away("aux"))
+    assert (team.frozen, set(team.endpoints)) == ({"aux"}, {"aux"})
+    assert team.policies["aux"].model is None
+    check_trainable(team)
+
+
+def test_a_team_behind_endpoints_needs_no_models_and_cannot_be_trained():
+    team = config(policies=away("aux", "main"), models={})
+    with pytest.raises(ConfigError, match=facts("frozen or behind an endpoint … aux, main")):
+        check_trainable(team)
+    with pytest.raises(ValidationError, match=facts("models.tiny … not used … drop it")):
+        config(policies=away("aux", "main"))
+    with pytest.raises(ValidationError, match=facts("policies.main … 'tiny' … (none)")):
+        config(policies=away("aux"), models={})
+
+
+def test_critics_and_reward_models_have_the_first_model_of_their_agents():
+    team = config(policies=away("aux"), algorithm={"name": "mappo"})
+    assert set(team.critic_of.values()) == {"critic-joint"}
+    assert team.model_of_critic("critic-joint") == "tiny"
+    assert team.model_of_reward == "tiny"
+    own = config(policies=away("aux"), algorithm={"name": "ippo"})
+    assert own.critic_of == {"main": "critic-main"}
+    assert own.model_of_critic("critic-main") == "tiny"
+
+
 def test_frozen_everything_can_be_evaluated_but_not_trained():
     still = config(
         policies={

@@ -96,6 +96,74 @@ class DataConfig(Settings):
     """Held-out tasks, used only for evaluation."""
 
 
+# ----------------------------------------------------------------------- models behind an endpoint
+
+
+def _web_address(url: str) -> str:
+    parts = urlsplit(url)
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.port == 0
+        or parts.query
+    ):
+        raise ValueError(f"got {url!r}, expected an address such as http://localhost:8000")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "got an address that contains a password, which would be recorded: put the key in an "
+            "environment variable and set key_variable"
+        )
+    return url
+
+
+class EndpointConfig(Settings):
+    """A model behind any endpoint of the OpenAI chat protocol."""
+
+    base_url: Annotated[str, AfterValidator(_web_address)]
+    """The part of the URL before /chat/completions, such as https://api.openai.com/v1 or
+    http://localhost:8000/v1."""
+    model: str
+    """The name of the model on the server."""
+    key_variable: str | None = None
+    """The environment variable that holds the API key, such as OPENAI_API_KEY. By default no key is
+    sent. The key itself is never written anywhere."""
+    timeout_seconds: PositiveFloat = 60.0
+    """Timeout of one attempt, from connecting to the end of the answer."""
+    retries: NonNegativeInt = 3
+    """Retries after a lost connection or a status of 408, 409, 429 or 5xx. The wait between
+    attempts doubles each time, up to timeout_seconds."""
+    concurrency: PositiveInt = 8
+    """Maximum number of concurrent requests."""
+    temperature: NonNegativeFloat | None = None
+    """Sampling temperature. The default is that of the server, and of a policy or a comparator
+    `decode.temperature` of the agent."""
+    max_tokens: PositiveInt | None = None
+    """Maximum number of tokens of an answer. The default is that of the server, and of a policy or
+    a comparator `decode.max_new_tokens` of the agent."""
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of the request, as the server names them, such as {max_completion_tokens:
+    800}. A field that is null is not sent: {max_tokens: null, seed: null} is for servers that
+    refuse these."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The fields of the request besides the model and the messages."""
+        said = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {**self.extra, **{name: value for name, value in said.items() if value is not None}}
+
+    @model_validator(mode="after")
+    def _extra_is_more(self) -> Self:
+        own = {"model", "messages", "stream"}
+        own |= {name for name in ("temperature", "max_tokens") if self.extra.get(name) is not None}
+        taken = own & set(self.extra)
+        if taken:
+            raise ValueError(
+                f"extra sets {', '.join(sorted(taken))}; expected other fields, because Motet "
+                "sets these itself"
+            )
+        return self
+
+
 # ---------------------------------------------------------------------- models, policies and agents
 
 
@@ -188,8 +256,8 @@ ModelConfig: TypeAlias = Annotated[
 """A base model."""
 
 
-class PolicyConfig(Settings):
-    """A policy: a set of weights that plays, and how they are trained."""
+class LocalPolicy(Settings):
+    """A policy of this run: a set of weights that plays, and how they are trained."""
 
     model: str
     """A key of `models`."""
@@ -234,6 +302,35 @@ class PolicyConfig(Settings):
         self, value: Optimizer | None, handler: SerializerFunctionWrapHandler
     ) -> Any:
         return None if value is None else value.model_dump(mode="json", exclude_unset=True)
+
+
+class EndpointPolicy(Settings):
+    """A policy whose model is behind an endpoint. It is never trained."""
+
+    endpoint: EndpointConfig
+    """Where its completions come from."""
+    model: ClassVar[None] = None
+    train: ClassVar[Literal["frozen"]] = "frozen"
+    adapter: ClassVar[None] = None
+    lora: ClassVar[None] = None
+    optimizer: ClassVar[None] = None
+    new_adapter: ClassVar[None] = None
+
+
+def _refuse_to_train_an_endpoint(policy: Any) -> Any:
+    if isinstance(policy, Mapping) and None not in (policy.get("endpoint"), policy.get("train")):
+        raise ValueError(
+            f"got train {policy['train']} with endpoint, whose model is never trained: drop train"
+        )
+    return policy
+
+
+PolicyConfig: TypeAlias = Annotated[
+    LocalPolicy | EndpointPolicy,
+    ByKey({"model": LocalPolicy, "endpoint": EndpointPolicy}),
+    BeforeValidator(_refuse_to_train_an_endpoint),
+]
+"""A policy."""
 
 
 class CriticConfig(Settings):
@@ -439,68 +536,6 @@ class EvaluationConfig(Settings):
 
 
 # ----------------------------------------------------------------------------------------- services
-
-
-def _web_address(url: str) -> str:
-    parts = urlsplit(url)
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.port == 0
-        or parts.query
-    ):
-        raise ValueError(f"got {url!r}, expected an address such as http://localhost:8000")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError(
-            "got an address that contains a password, which would be recorded: put the key in an "
-            "environment variable and set key_variable"
-        )
-    return url
-
-
-class EndpointConfig(Settings):
-    """A model behind any endpoint of the OpenAI chat protocol."""
-
-    base_url: Annotated[str, AfterValidator(_web_address)]
-    """The part of the URL before /chat/completions, such as https://api.openai.com/v1 or
-    http://localhost:8000/v1."""
-    model: str
-    """The name of the model on the server."""
-    key_variable: str | None = None
-    """The environment variable that holds the API key, such as OPENAI_API_KEY. By default no key is
-    sent. The key itself is never written anywhere."""
-    timeout_seconds: PositiveFloat = 60.0
-    """Timeout of one attempt, from connecting to the end of the answer."""
-    retries: NonNegativeInt = 3
-    """Retries after a lost connection or a status of 408, 409, 429 or 5xx. The wait between
-    attempts doubles each time, up to timeout_seconds."""
-    concurrency: PositiveInt = 8
-    """Maximum number of concurrent requests."""
-    temperature: NonNegativeFloat | None = None
-    """Sampling temperature. The default is that of the server, and of a comparator that of the
-    agent."""
-    max_tokens: PositiveInt | None = None
-    """Maximum number of tokens of an answer. The default is that of the server, and of a comparator
-    `decode.max_new_tokens`."""
-    extra: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of the request, as the server names them, such as {max_completion_tokens:
-    800}."""
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The fields of the request besides the model and the messages."""
-        said = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        return {**self.extra, **{name: value for name, value in said.items() if value is not None}}
-
-    @model_validator(mode="after")
-    def _extra_is_more(self) -> Self:
-        taken = {"model", "messages", "stream", "temperature", "max_tokens"} & set(self.extra)
-        if taken:
-            raise ValueError(
-                f"extra sets {', '.join(sorted(taken))}; expected other fields, because Motet "
-                "sets these itself"
-            )
-        return self
 
 
 class ComparatorConfig(Named):

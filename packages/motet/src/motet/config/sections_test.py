@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from motet.config.sections import EndpointConfig, PolicyConfig, VerifierConfig
+from motet.config.sections import EndpointConfig, LocalPolicy, PolicyConfig, VerifierConfig
 from motet.settings import Optimizer
 from tests.fixtures.messages import facts, says
 
@@ -59,6 +59,12 @@ def test_extra_fields_replace_none_that_have_their_own_place(field):
         expert(extra={field: 1})
 
 
+def test_a_null_in_extra_keeps_any_field_out_of_the_request():
+    said = {"max_tokens": None, "seed": None, "max_completion_tokens": 9}
+    assert expert(extra=said).parameters == said
+    assert expert(extra=said, max_tokens=5).parameters["max_tokens"] == 5
+
+
 def verifier(**keys):
     return TypeAdapter(VerifierConfig).validate_python(keys)
 
@@ -81,8 +87,23 @@ def test_a_verifier_is_one_of_a_server_a_folder_a_constant_and_several_of_these(
             verifier(**wrong)
     with pytest.raises(ValidationError, match=facts("ensemble … one verifier … two or more")):
         verifier(ensemble=(server,))
-    with pytest.raises(ValidationError, match=r"got none, expected .* constant or ensemble"):
+    with pytest.raises(
+        ValidationError, match=r"got none, but agents, expected .* constant or ensemble"
+    ):
         verifier(agents={"a": {"agents": {"b": server}}})
+
+
+def test_a_policy_is_a_model_or_an_endpoint_and_what_is_neither_names_its_keys():
+    policy = TypeAdapter(PolicyConfig).validate_python
+    endpoint = {"base_url": "http://localhost:1/v1", "model": "big"}
+    assert policy({"model": "tiny"}).train == "full"
+    assert policy({"endpoint": endpoint, "model": None, "lora": None}).train == "frozen"
+    for said, got in (
+        ({"modle": "tiny"}, "none, but modle … model or endpoint"),
+        ({"model": "tiny", "endpoint": endpoint}, "model and endpoint … exactly one"),
+    ):
+        with pytest.raises(ValidationError, match=facts(got)):
+            policy(said)
 
 
 def test_keys_of_other_kinds_that_say_nothing_are_dropped():
@@ -101,9 +122,9 @@ def test_a_verifier_that_cannot_be_is_refused(settings):
 
 def test_a_frozen_policy_has_no_optimizer():
     with pytest.raises(ValidationError) as refused:
-        PolicyConfig(model="tiny", train="frozen", optimizer=Optimizer())
+        LocalPolicy(model="tiny", train="frozen", optimizer=Optimizer())
     assert says(refused.value, "optimizer … train: frozen … train: full or lora … optimizer: null")
-    assert PolicyConfig(model="tiny", train="frozen").optimizer is None
+    assert LocalPolicy(model="tiny", train="frozen").optimizer is None
 
 
 SERVER, FOLDER = {"base_url": "http://localhost"}, {"folder": "verifiers/x"}

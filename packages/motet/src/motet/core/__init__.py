@@ -53,6 +53,7 @@ from motet.core.episodes import (
     Round,
     StopReason,
     Task,
+    Usage,
     walk,
 )
 from motet.core.requests import (
@@ -128,6 +129,7 @@ __all__ = [
     "ToolSchema",
     "TrainSample",
     "Transition",
+    "Usage",
     "ValueEstimate",
     "ValueId",
     "ValueRequest",

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
 
 from motet.core.terms import BONUS, MAJORITY_RIGHT, RIGHT, SUCCESS, by_agent
 from motet.core.tools import ToolCall, ToolSchema
@@ -24,6 +26,9 @@ Path: TypeAlias = tuple[int, ...]
 """Position of a Round in its tree: the outcome index taken at each earlier Round; () is
 the root."""
 
+_IF_GIVEN = Field(exclude_if=lambda value: not value)
+"""A field that records leave out if it is empty."""
+
 # ------------------------------------------------------------ texts
 
 
@@ -38,15 +43,15 @@ class Message:
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     name: str | None = None
-    thinking: str = ""
+    thinking: Annotated[str, _IF_GIVEN] = ""
     """What the assistant thought before it. The chat template decides whether a model reads it."""
-    calls: tuple[ToolCall, ...] = ()
+    calls: Annotated[tuple[ToolCall, ...], _IF_GIVEN] = ()
     """The calls of the assistant. The messages of tools behind it are their results."""
-    call_id: str = ""
+    call_id: Annotated[str, _IF_GIVEN] = ""
     """Of a tool: the id of the call whose result this is."""
-    failed: bool = False
+    failed: Annotated[bool, _IF_GIVEN] = False
     """Of a tool: whether this result is an error."""
-    tools: tuple[ToolSchema, ...] = ()
+    tools: Annotated[tuple[ToolSchema, ...], _IF_GIVEN] = ()
     """The tools that the chat offers to the assistant, at its first message."""
 
     @property
@@ -149,12 +154,20 @@ class Restriction:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """The tokens of one answer as the server counted them. None if it did not say."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+@dataclass(frozen=True)
 class Completion:
     """One sampled completion.
 
     `logprobs` holds one value per token in nats, end-of-sequence token included. The values are
     those of the whole softmax at `temperature`, even if top-p or top-k restricted sampling.
-    `tokens` and `logprobs` are None for a partner behind an API, which is never trained.
+    `tokens` and `logprobs` are None for a policy behind an endpoint, which is never trained.
     """
 
     policy: str
@@ -164,17 +177,20 @@ class Completion:
     tokens: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     temperature: float = 1.0
-    thinking: str = ""
+    thinking: Annotated[str, _IF_GIVEN] = ""
     """What stands before the text: the thinking of an agent with `decode.thinking`."""
-    calls: tuple[ToolCall, ...] = ()
-    unread: str = ""
+    calls: Annotated[tuple[ToolCall, ...], _IF_GIVEN] = ()
+    unread: Annotated[str, _IF_GIVEN] = ""
     """These two as in a Reply."""
-    forced: tuple[int, int] | None = None
+    forced: Annotated[tuple[int, int] | None, _IF_GIVEN] = None
     """The first of the tokens that were put in, not sampled, and the place behind the last of them:
     the end of a thinking that was too long. They are certain: their log-probabilities are 0 in
     sampling and training, so nothing is learned from them."""
-    restriction: Restriction | None = None
+    restriction: Annotated[Restriction | None, _IF_GIVEN] = None
     """With `decode.format`: its log-probabilities are those of the tokens that the form allows."""
+    usage: Annotated[Usage | None, _IF_GIVEN] = None
+    """What the server of a policy behind an endpoint counted. None for all other completions, whose
+    records leave it out."""
 
     def __post_init__(self) -> None:
         if (self.tokens is None) != (self.logprobs is None):

@@ -55,6 +55,16 @@ class ToolCall:
         said = (f"{key}={_json(value)}" for key, value in self.arguments.items())
         return f"{self.name}({', '.join(said)})"
 
+    def row(self, *, as_text: bool) -> dict[str, Any]:
+        """Return it as OpenAI's API and chat templates have it. `as_text`: with its arguments as a
+        JSON text."""
+        arguments = _json(dict(self.arguments)) if as_text else dict(self.arguments)
+        return {
+            "type": "function",
+            "id": self.id,
+            "function": {"name": self.name, "arguments": arguments},
+        }
+
     @property
     def written(self) -> str:
         """How a model without a form of its own writes it, for demonstrations."""

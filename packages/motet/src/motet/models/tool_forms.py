@@ -203,19 +203,7 @@ def _of_message(call: Any) -> ToolCall | str:
 
 def call_rows(calls: Sequence[ToolCall], as_text: bool) -> list[dict[str, Any]]:
     """Return calls as templates read them. `as_text`: with arguments as a JSON text."""
-    return [
-        {
-            "type": "function",
-            "id": call.id,
-            "function": {
-                "name": call.name,
-                "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)
-                if as_text
-                else dict(call.arguments),
-            },
-        }
-        for call in calls
-    ]
+    return [call.row(as_text=as_text) for call in calls]
 
 
 def one_call_each(chat: Chat) -> Chat:

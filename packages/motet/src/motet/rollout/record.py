@@ -6,7 +6,6 @@ reports, and to compute credit again.
 
 import json
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -44,32 +43,13 @@ def write_episode(file: TextIO, episode: Episode) -> None:
         fields = encoded(dict(episode.task.fields))
         schema = MARKED if has_marks(fields) else SCHEMA
         plain = replace(episode, task=replace(episode.task, fields=fields))
-        said = _EPISODE.dump_python(plain)
-        for root in (said["root"], said["greedy"]):
-            _without_tools(root)
-        line = json.dumps({"schema": schema, **said}, allow_nan=False)
+        line = json.dumps({"schema": schema, **_EPISODE.dump_python(plain)}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"episode {episode.id} cannot be recorded: {error}; expected values of a row in "
             "task.fields"
         ) from error
     file.write(line + "\n")
-
-
-_OF_TOOLS = ("calls", "call_id", "failed", "tools", "unread")
-
-
-def _without_tools(round_: dict[str, Any] | None) -> None:
-    """Drop what is empty in all messages and completions of games without tools."""
-    if round_ is None:
-        return
-    chats = [prompt for prompt in round_["prompts"].values() if not isinstance(prompt, str)]
-    for one in chain.from_iterable((*chats, *round_["samples"].values())):
-        for key in _OF_TOOLS:
-            if not one.get(key, True):
-                del one[key]
-    for outcome in round_["outcomes"]:
-        _without_tools(outcome["next"])
 
 
 def read_episodes(path: Path) -> Recorded:

@@ -13,11 +13,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from motet.core import Completion, Episode, Fault, Message, Outcome, Round, Task, Transition
+from motet.core import (
+    Completion,
+    Episode,
+    Fault,
+    Message,
+    Outcome,
+    Restriction,
+    Round,
+    Task,
+    Transition,
+    Usage,
+)
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
 from motet.rollout.record import read_episodes, write_episode
-from motet.settings import Plan
+from motet.settings import AnswerFormat, Plan
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 from tests.fixtures.messages import facts
 
@@ -36,7 +47,13 @@ PROMPTS = TEXTS | st.lists(MESSAGES, max_size=3).map(tuple)
 FAULTS = st.builds(
     Fault, st.sampled_from(["environment", "reward", "sampler", "sandbox"]), TEXTS, TEXTS
 )
+COUNTS = st.none() | st.integers(0, 2**53)
 AGENTS = st.sampled_from(["ann", "bob", "é"])
+
+
+FORMS = st.sampled_from(
+    [AnswerFormat(choices=("a", "b")), AnswerFormat(json_schema={"type": "object", "x": [1, {}]})]
+)
 
 
 @st.composite
@@ -55,6 +72,10 @@ def completions(draw: st.DrawFn) -> Completion:
         tokens,
         logprobs,
         0.7,
+        thinking=draw(TEXTS),
+        forced=draw(st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9))),
+        restriction=draw(st.none() | st.builds(Restriction, FORMS, st.integers(0, 9))),
+        usage=draw(st.none() | st.builds(Usage, COUNTS, COUNTS)),
     )
 
 
@@ -300,3 +321,16 @@ def test_fields_of_plain_json_are_recorded_as_ever(tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text(line + ', "root": null, "fault": null}\n')
     (old,) = read_episodes(tmp_path / "old.jsonl").episodes
     assert old.task.fields == {"v": {"$": "date", "value": 1}}
+
+
+def test_only_a_completion_of_an_endpoint_has_a_usage_in_its_record(tmp_path):
+    said = (
+        Completion("p", "x", "stop", tokens=(1,), logprobs=(-1.0,)),
+        Completion("q", "y", "stop", usage=Usage()),
+    )
+    root = Round(0, {"a": "?"}, {"a": ()}, {"a": said}, ())
+    path = _write(tmp_path / "e.jsonl", Episode("e", Task("t", {}), root))
+    own, asked = json.loads(path.read_text())["root"]["samples"]["a"]
+    assert "usage" not in own
+    assert asked["usage"] == {"prompt_tokens": None, "completion_tokens": None}
+    assert read_episodes(path).episodes[0].root == root

@@ -7,11 +7,11 @@ represent it in later turns. The weights of a turn add up to the share of the ga
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from statistics import correlation
 
-from motet.core import Episode, Fault, Outcome, Round, walk
+from motet.core import Completion, Episode, Fault, Outcome, Round, walk
 
 
 def outcome_weights(round_: Round) -> tuple[float, ...]:
@@ -58,6 +58,57 @@ def moves(round_: Round, weight: float = 1.0, before: Outcome | None = None) -> 
 
 
 @dataclass(frozen=True)
+class EndpointUse:
+    """What a policy behind an endpoint answered, and the tokens that its server counted."""
+
+    answers: int
+    prompt_tokens: int | None
+    """Over the answers whose tokens the server counted. None if there is none."""
+    completion_tokens: int | None
+    """The same of what it wrote."""
+    uncounted: int
+    """Answers whose tokens the server did not count. They are in no sum."""
+
+
+def endpoint_use(said: Iterable[Completion]) -> dict[str, EndpointUse]:
+    """Return policy -> its use, for the policies behind endpoints."""
+    return joined_use(
+        *(
+            {
+                one.policy: EndpointUse(
+                    answers=1,
+                    prompt_tokens=one.usage.prompt_tokens,
+                    completion_tokens=one.usage.completion_tokens,
+                    uncounted=int(one.usage.prompt_tokens is None),
+                )
+            }
+            for one in said
+            if one.usage is not None
+        )
+    )
+
+
+def joined_use(*uses: Mapping[str, EndpointUse]) -> dict[str, EndpointUse]:
+    """Return policy -> the sum of its uses, by name."""
+    by_policy: dict[str, list[EndpointUse]] = {}
+    for use in uses:
+        for policy, one in use.items():
+            by_policy.setdefault(policy, []).append(one)
+    return {policy: _sum(by_policy[policy]) for policy in sorted(by_policy)}
+
+
+def _sum(uses: Sequence[EndpointUse]) -> EndpointUse:
+    read = [one.prompt_tokens for one in uses if one.prompt_tokens is not None]
+    written = [one.completion_tokens for one in uses if one.completion_tokens is not None]
+    return EndpointUse(
+        answers=sum(one.answers for one in uses),
+        prompt_tokens=sum(read) if read else None,
+        completion_tokens=sum(written) if written else None,
+        uncounted=sum(one.uncounted for one in uses),
+    )
+
+
+@dataclass(frozen=True)
 class EpisodeStats:
     """The figures of one episode.
 
@@ -78,9 +129,11 @@ class EpisodeStats:
     turns: float | None
     """Mean number of turns played."""
     tokens: int
-    """Tokens generated, including the greedy path; 0 for partners behind an API."""
+    """Tokens generated, including the greedy path; 0 for policies behind endpoints."""
     faults: tuple[Fault, ...]
     """The faults of the episode and of its outcomes."""
+    endpoints: Mapping[str, EndpointUse]
+    """Policy behind an endpoint -> its use, including the greedy path."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +166,8 @@ class Summary:
     duplicates: float | None
     """Of an agent's completions of one prompt, without the first: the share that repeats an earlier
     one exactly."""
+    endpoints: Mapping[str, EndpointUse] | None = field(default=None, kw_only=True)
+    """Policy behind an endpoint -> its use. None if no such policy played."""
 
 
 def episode_stats(episode: Episode) -> EpisodeStats:
@@ -141,6 +196,7 @@ def episode_stats(episode: Episode) -> EpisodeStats:
         turns=sum(weight for weight, _ in played) if played else None,
         tokens=sum(len(completion.tokens or ()) for completion in completions),
         faults=tuple(fault for fault in faults if fault is not None),
+        endpoints=endpoint_use(completions),
     )
 
 
@@ -178,6 +234,7 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         turns=mean(lambda one: one.turns),
         tokens=sum(one.tokens for one in stats),
         gold_correlation=_gold_correlation(episodes),
+        endpoints=joined_use(*(one.endpoints for one in stats)) or None,
         **_answers(episodes),
     )
 

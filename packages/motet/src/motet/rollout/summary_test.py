@@ -1,9 +1,12 @@
 import pytest
 
-from motet.core import Completion, End, Episode, Fault, Outcome, Round, Task
+from motet.core import Completion, End, Episode, Fault, Outcome, Round, Task, Usage
 from motet.rollout.summary import (
+    EndpointUse,
+    endpoint_use,
     episode_stats,
     fault_share,
+    joined_use,
     onward_weights,
     outcome_weights,
     summarise,
@@ -196,3 +199,29 @@ def test_what_is_paid_is_compared_with_what_is_right() -> None:
     assert summarise([said((0.5, 0.5), (1.0, 0.0))]).gold_correlation is None
     assert summarise([said((0.1, 0.9), (1.0, 1.0))]).gold_correlation is None
     assert summarise([_episode(_round(0, _outcome(1.0, "done")))]).gold_correlation is None
+
+
+def test_what_servers_counted_is_summed_by_policy_and_the_rest_is_uncounted() -> None:
+    said = [
+        Completion("p", "x", "stop", tokens=(1,), logprobs=(-1.0,)),
+        Completion("q", "x", "stop", usage=Usage(7, 2)),
+        Completion("q", "y", "stop", usage=Usage()),
+        Completion("q", "z", "stop", usage=Usage(5, 0)),
+        Completion("r", "x", "stop", usage=Usage()),
+    ]
+    use = {"q": EndpointUse(3, 12, 2, 1), "r": EndpointUse(1, None, None, 1)}
+    assert endpoint_use(said) == use
+    more = {"r": EndpointUse(2, 6, 8, 0)}
+    assert joined_use(use, more) == {"q": use["q"], "r": EndpointUse(3, 6, 8, 1)}
+    assert joined_use() == {}
+
+
+def test_a_summary_has_the_use_of_all_games_with_their_greedy_paths() -> None:
+    def played(usage: Usage | None) -> Round:
+        completion = Completion("q", "x", "stop", usage=usage)
+        return Round(0, {"a": "?"}, {"a": ()}, {"a": (completion,)}, (_outcome(1, "done"),))
+
+    asked = _episode(played(Usage(7, 2)), greedy=played(Usage(7, 1)))
+    assert episode_stats(asked).endpoints == {"q": EndpointUse(2, 14, 3, 0)}
+    assert summarise([asked, asked]).endpoints == {"q": EndpointUse(4, 28, 6, 0)}
+    assert summarise([_episode(played(None))]).endpoints is None

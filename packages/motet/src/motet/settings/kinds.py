@@ -138,6 +138,11 @@ class ByKey(ByKind):
         if len(found) == 1:
             return found[0]
         got = " and ".join(found) or "none"
+        unknown = [
+            key for key in said if all(key not in k.model_fields for k in self.kinds.values())
+        ]
+        if not found and unknown:
+            got += f", but {', '.join(map(str, unknown))}"
         raise validation_error([((), f"got {got}, expected exactly one of {_either(self.kinds)}")])
 
     def called(self, kind: str) -> str:

@@ -51,6 +51,14 @@ class Thinking(Settings):
         """What is put in at `max_tokens`."""
         return f"\n{self.end}\n\n" if self.closing is None else self.closing
 
+    def parted(self, text: str) -> tuple[str, str]:
+        """Return what a text thinks, without its tags, and its answer."""
+        before, found, answer = text.partition(self.end)
+        thinks = found or text.lstrip().startswith(self.start.rstrip())
+        if not thinks:
+            return "", text
+        return before.lstrip().removeprefix(self.start.rstrip()).strip(), answer.lstrip()
+
     @model_validator(mode="after")
     def _closes(self) -> Self:
         if self.end not in self.closed_by:

@@ -1,11 +1,11 @@
 """Metrics of a training step or an evaluation. Metrics without a value are left out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from motet.core import Episode
 from motet.evaluation.influence import influence
-from motet.rollout.summary import Summary, tool_use
+from motet.rollout.summary import EndpointUse, Summary, tool_use
 from motet.trainer.loop import TrainStep
 
 PLAYED = (
@@ -27,7 +27,18 @@ def played(summary: Summary) -> dict[str, float]:
     }
     terms = {f"play/terms/{name}": value for name, value in summary.terms.items()}
     figures |= {f"play/reward/{agent}": value for agent, value in summary.agent_rewards.items()}
-    return {**figures, **terms, "play/tokens": summary.tokens, "play/faults": summary.faults}
+    counts = {"play/tokens": summary.tokens, "play/faults": summary.faults}
+    return {**figures, **terms, **counts, **_bill(summary.endpoints or {})}
+
+
+def _bill(use: Mapping[str, EndpointUse]) -> dict[str, float]:
+    """Return what policies behind endpoints cost, like `play/endpoint_answers/POLICY`."""
+    return {
+        f"play/endpoint_{name}/{policy}": value
+        for policy, one in use.items()
+        for name, value in asdict(one).items()
+        if value is not None
+    }
 
 
 def called(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -168,7 +168,7 @@ async def learn_step(
 def _parts_of_play(
     play: float, before: Mapping[str, float], after: Mapping[str, float]
 ) -> dict[str, float]:
-    """Split `play` seconds: the sampler's parts, and `play/environment`, when nothing was sampled.
+    """Split `play` seconds: the sampler's parts, and `play/environment`, when no model sampled.
 
     The time of an environment that steps while the sampler works is not counted: nobody waited.
     Empty if the sampler does not measure.

@@ -18,6 +18,7 @@ from motet.core.records import as_json
 from motet.errors import Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
+from motet.rollout.summary import summarise
 from motet.trainer import figures
 from motet.trainer.ahead import next_games, played_ahead
 from motet.trainer.alarms import Alarm
@@ -190,6 +191,7 @@ class TrainingRun:
         fitted = await fit_step(components, number, self._folder.recorded)
         if due:
             self._record("pairs", number, fitted.episodes)
+            self._run_state.count_endpoints(summarise(fitted.episodes))
         return fitted
 
     async def _finish(
@@ -324,6 +326,7 @@ class TrainingRun:
         self._notices.played(evaluation.episodes, components.plan)
         self._record("evaluate", number, evaluation.episodes)
         refuse_too_many_faults(components, evaluation.episodes, f"evaluation {name}")
+        self._run_state.count_endpoints(evaluation.summary)
         measured = figures.of_evaluation(evaluation.summary, evaluation.episodes)
         if self._run_state.reference is not None and components.evaluation.every:
             self._run_state.reference.see(measured, "evaluate/success")

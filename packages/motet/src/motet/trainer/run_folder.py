@@ -2,6 +2,7 @@
 
 runs/NAME/  config.yaml  metrics.jsonl  warmup.jsonl  summary.json  code.json  curve.png
             episodes/  checkpoints/  models/  team/  best/  evaluations/  tensorboard/
+            answers.jsonl, if a policy is behind an endpoint
             before.png and after.png, if the environment draws
 """
 
@@ -39,6 +40,8 @@ class RunFolder:
         """Checkpoints, from which a killed run resumes."""
         self.models = path / "models"
         """Base models that the run created or warmed up."""
+        self.answers = path / "answers.jsonl"
+        """What policies behind endpoints answered: see `motet.rollout.answer_file`."""
         self.team = path / "team"
         """The trained policies, in the folder formats of transformers and PEFT."""
         self.best = path / "best"

@@ -13,6 +13,7 @@ import torch
 
 from motet.core import Task
 from motet.core.row_values import identity
+from motet.rollout.summary import EndpointUse, Summary, joined_use
 from motet.settings import AlarmBounds
 from motet.trainer import rollback
 from motet.trainer.alarms import Alarm, Watch
@@ -83,14 +84,22 @@ class RunState:
         self.reference = None if reset_every is None else ReferenceWatch(**reference)
         self._alarms: list[dict[str, Any]] = list(saved.get("alarms", []))
         self._tokens, self._step_seconds = saved.get("tokens", 0), saved.get("step_seconds", 0.0)
+        self._endpoints = {
+            policy: EndpointUse(**use) for policy, use in saved.get("endpoints", {}).items()
+        }
         self._before = saved.get("wall_seconds", 0.0), saved.get("cpu_seconds", 0.0)
         self._clock = clock
 
     def count(self, step: TrainStep) -> None:
         """Add a finished step."""
+        self.count_endpoints(step.summary)
         self._tokens += step.summary.tokens
         self._step_seconds += step.took
         self.profile.step(step.seconds)
+
+    def count_endpoints(self, summary: Summary) -> None:
+        """Add what policies behind endpoints answered, in a step or an evaluation."""
+        self._endpoints = joined_use(self._endpoints, summary.endpoints or {})
 
     def watch(self, step: int, measured: Mapping[str, float]) -> tuple[list[Alarm], int]:
         """Return the alarms that begin at this step, and the number of active alarms."""
@@ -114,9 +123,13 @@ class RunState:
             "alarms": self._alarms,
             "tokens": self._tokens,
             "step_seconds": self._step_seconds,
+            **({"endpoints": self._written_use()} if self._endpoints else {}),
             **self._spent(),
             "machine": machine(),
         }
+
+    def _written_use(self) -> dict[str, Any]:
+        return {policy: asdict(use) for policy, use in self._endpoints.items()}
 
     def summary(self) -> dict[str, Any]:
         """Return the part of the run's summary that comes from this state."""
@@ -126,6 +139,7 @@ class RunState:
             "tokens_per_second": self._tokens / self._step_seconds if self._step_seconds else 0.0,
             "profile": self.profile.means(),
             **self._spent(),
+            **({"endpoints": self._written_use()} if self._endpoints else {}),
             "alarms": self._alarms,
             "machine": machine(),
         }

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, Validat
 from motet.core import CreditState, Success
 from motet.core.records import as_json
 from motet.errors import CannotResume, ConfigError, MotetError, shortened
+from motet.rollout.summary import EndpointUse
 from motet.trainer.ahead import pending_of, pending_state
 from motet.trainer.checkpoint import (
     Checkpoint,
@@ -130,6 +131,8 @@ class RunSaver:
             shutil.copy(self._folder.config, best.config)
             if self._folder.models.is_dir():
                 best.models.symlink_to(Path("..") / self._folder.models.name)
+            if self._folder.answers.is_file():
+                best.answers.symlink_to(Path("..") / self._folder.answers.name)
             self._models.save(best.team)
             found = {"step": last_step.step, "metric": metric, "value": last_step.rank}
             write_json(path / "best.json", found)
@@ -262,6 +265,7 @@ class _State(_Part):
     step_seconds: float = 0.0
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
+    endpoints: dict[str, EndpointUse] = {}
     pending: _Pending | None = None
 
 
