@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from motet.core import Score as Score
     from motet.core import Solves as Solves
     from motet.core import Task as Task
-    from motet.core import Tool as Tool
     from motet.core import ToolCall as ToolCall
     from motet.core import ToolSchema as ToolSchema
     from motet.core import Transition as Transition
@@ -91,7 +90,7 @@ _LATER = {
     " team_config train train_team warmup",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
     " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
-    " Reply Round Score Solves Task Tool ToolCall ToolSchema Transition Votes",
+    " Reply Round Score Solves Task ToolCall ToolSchema Transition Votes",
     "motet.credit.own": "CreditStep",
     "motet.environments.check": "check_environment",
     "motet.evaluation.evaluate": "EvaluationResult",

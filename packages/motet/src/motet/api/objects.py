@@ -53,7 +53,7 @@ class Objects(TypedDict, total=False):
     """A baseline in place of `algorithm.credit.baseline`."""
     tools: Mapping[str, Sequence[Any]]
     """Agent -> what it may call, in place of `team.AGENT.tools`: functions, objects as
-    `motet.Tool`, or what a config has there."""
+    `motet.core.Tool`, or what a config has there."""
     data: RowsLike | Mapping[str, RowsLike]
     """Rows in place of `data`: {"train": rows, "eval": rows}, or only the rows to train on."""
 

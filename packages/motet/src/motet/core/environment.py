@@ -184,7 +184,7 @@ class Environment(ABC, Generic[State]):
     """Whether only the end of an episode is rewarded."""
     tools: Mapping[str, Sequence[Any]] = MappingProxyType({})
     """Agent -> tools that it may call, besides those of the config: functions, or objects as
-    `motet.Tool`."""
+    `motet.core.Tool`."""
     Options: ClassVar[type[Settings] | None] = None
     """The options of the environment, which a config sets: an inner class."""
 
