@@ -4,9 +4,8 @@
     python benchmarks/hybrid.py --only time
 
 Three layers of linear attention and one of full attention, 128 wide, against four layers of full
-attention. Their steps are
-measured in turns, from models after a warm-up, with one thread each. The environment variable
-RUNS names the folder of the runs.
+attention. Their steps are measured in turns, from models after a warm-up, with one thread each. The
+environment variable RUNS names the folder of the runs.
 """
 
 import argparse

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import motet
+from motet.core import walk
 from tests import fork_server
 
 REPOSITORY = Path(__file__).parent.parent
@@ -48,6 +50,30 @@ def test_an_example_runs_and_its_team_learns(root, script):
     )
     assert after > before + 0.2
     assert (root / "runs" / script.stem / "curve.png").is_file()
+
+
+@pytest.mark.examples
+def test_the_example_of_tools_also_calls_a_server(root, monkeypatch):
+    pytest.importorskip("mcp", reason='needs pip install "motet[mcp]"')
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    server = root / "examples" / "tools" / "server.py"
+    tools = f"[{{mcp: [python, {server}], only: [add], environment: [PYTHONPATH]}}]"
+    motet.train(
+        "examples/tools/mcp.yaml",
+        [f"team.solver.tools={tools}", "warmup.steps=120", "train.steps=2"],
+        show="silent",
+    )
+    episodes = motet.load_run("runs/tool_use_mcp").episodes()
+    results = [
+        message
+        for episode in episodes
+        for _, round_ in walk(episode.root)
+        for message in round_.prompts.get("solver", ())
+        if message.role == "tool" and not message.failed
+    ]
+    assert results
+    assert all(message.content.isdecimal() for message in results)
 
 
 @pytest.mark.examples

@@ -69,6 +69,7 @@ HEAVY = {
     "openai",
     "httpx2",
     "math_verify",
+    "mcp",
 }
 
 TEST = re.compile(r"(_test|conftest)\.py$")

@@ -55,6 +55,11 @@ RUNS = {
         "rollout": {"samples": [4]},
         "reward_model": {"tasks": 2, "samples": 4, "optimizer": {"learning_rate": 1e-2}},
     },
+    "tools": {
+        "models": {"tiny": {"embedded": {**TINY, "context": 1024}, "device": "cpu"}},
+        "team": {"a": {"policy": "p", "tools": [f"{GAMES}:now"]}, "b": "q"},
+        "rollout": {"samples": [2, 1]},
+    },
     "debate": {
         **TWO_TURNS,
         "environment": {"name": f"{GAMES}:Scripted"},

@@ -16,7 +16,7 @@ from motet.core import Completion, Fault, OnAnswer, Sampled, SampleRequest
 from motet.models.completions import CompletionEnds, stop_ids, with_texts
 from motet.models.prompts import fit_request
 from motet.models.sampler import CompletionRow, OpenRequests
-from motet.settings import Decode
+from motet.models.tool_forms import call_ends, tools_of
 from motet_cluster.engine_pool import EnginePool
 from motet_cluster.engine_publisher import EnginePolicy
 from motet_cluster.remote import together
@@ -117,7 +117,7 @@ class VllmSampler:
             ],
             self._publisher.ends[pool.home],
         )
-        sampled: dict[str, list[tuple[CompletionRow, Completion, Decode]]] = {}
+        sampled: dict[str, list[tuple[CompletionRow, Completion, SampleRequest]]] = {}
         for request, row, one in zip(asked, rows, said, strict=True):
             completion = Completion(
                 request.policy,
@@ -129,22 +129,24 @@ class VllmSampler:
                 # vLLM's greedy rows have the log-probabilities of temperature 1.
                 1.0 if request.greedy else request.decode.temperature,
             )
-            sampled.setdefault(request.policy, []).append((row, completion, request.decode))
+            sampled.setdefault(request.policy, []).append((row, completion, request))
         for policy, own in sampled.items():
             finished = await self._beside(
                 with_texts,
                 self._policies[policy].tokenizer,
                 [completion for _, completion, _ in own],
-                [decode for _, _, decode in own],
+                [request.decode for _, _, request in own],
                 [row.prompt for row, _, _ in own],
                 self._publisher.ends[pool.home],
+                [tools_of(request.prompt) for _, _, request in own],
             )
             for (row, _, _), completion in zip(own, finished, strict=True):
                 open_.take(row, completion)
 
     def _complete(self, request: SampleRequest) -> SampleRequest:
         """Return a request with all of its stop strings: a chat also ends where a turn does."""
-        ends = CompletionEnds(turn_text=self._policies[request.policy].turn_text)
+        policy = self._policies[request.policy]
+        ends = CompletionEnds(turn_text=policy.turn_text, calls=call_ends(policy.tokenizer))
         return replace(request, decode=ends.decode_of(request.decode, request.prompt))
 
     async def _beside(self, work: Any, *given: Any) -> Any:

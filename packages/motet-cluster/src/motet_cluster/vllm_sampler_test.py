@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from motet.core import Completion, Fault, Message, Sampled, SampleRequest
+from transformers import PreTrainedTokenizerFast
+
+from motet.core import Completion, Fault, Message, Sampled, SampleRequest, ToolCall, ToolSchema
 from motet.models.loading import load_tokenizer
+from motet.models.prompts import encode
 from motet.models.sampler import CompletionRow
+from motet.models.tiny import byte_level_bpe
 from motet.settings import Decode
 from motet_cluster.engine_publisher import EnginePolicy
 from motet_cluster.vllm_engine import EngineAnswer, EngineRow
@@ -163,3 +167,35 @@ def test_a_chat_also_ends_at_the_string_with_which_its_template_ends_a_turn(tmp_
     ]
     asyncio.run(sampler.sample(requests))
     assert [row.stops for row in engine.rows] == [("x", "</a>"), ("x",)]
+
+
+CALLING = (
+    "{% for t in tools or [] %}{{ t.function.description }}{% endfor %}{% for m in messages %}"
+    "{{ '<|start|>' + m.role }}{% for c in m.tool_calls or [] %}"
+    "{{ ' to=functions.' + c.function.name + '<|message|>' + (c.function.arguments | tojson) "
+    "+ '<|call|>' }}{% endfor %}{{ '<|message|>' + m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"
+)
+TOKENS = ("<|start|>", "<|message|>", "<|call|>")
+
+
+def test_calls_of_an_engine_are_read_and_end_at_the_token_of_a_call() -> None:
+    raw = byte_level_bpe(["to functions"], 300, special_tokens=("<pad>", "<eos>", *TOKENS))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw, eos_token="<eos>", additional_special_tokens=list(TOKENS)
+    )
+    tokenizer.chat_template = CALLING
+    words = tokenizer(' to=functions.add<|message|>{"a": 1}<|call|>')["input_ids"]
+    said = EngineAnswer(tuple(words), (-1.0,) * len(words), stopped=True)
+    tool = ToolSchema("add", "Adds.", {"type": "object", "properties": {"a": {}}})
+    prompt = (Message("user", "hi", tools=(tool,)),)
+    first = encode(tokenizer, prompt)[0]
+    engine = SaidEngine({first: said})
+    policy = EnginePolicy("p", "h", tokenizer, 400, "float32", False, trained=False)
+    sampler = VllmSampler(PublishedOnce(engine, policy, (1,)))
+    asked = [SampleRequest(("x",), "p", prompt, Decode(max_new_tokens=40), (1,))]
+    (answer,) = asyncio.run(sampler.sample(asked))
+    assert isinstance(answer, Sampled)
+    assert answer.completions[0].calls == (ToolCall("add", {"a": 1}),)
+    assert answer.completions[0].text == ""
+    assert engine.rows[0].stop_ids == (tokenizer.convert_tokens_to_ids("<|call|>"),)

@@ -53,10 +53,7 @@ def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
             f"episode {episode.id} ended before turn {turn + 1}, so it has no replies of that "
             "turn; expected an episode that reaches it"
         )
-    return {
-        agent: Reply(completions[0].text, completions[0].stop)
-        for agent, completions in round_.samples.items()
-    }
+    return {agent: completions[0].reply for agent, completions in round_.samples.items()}
 
 
 class MessageShuffle(Wrapper[ShuffledState]):

@@ -60,6 +60,8 @@ def _sample(one: Completion, pieces: Pieces) -> dict[str, Any]:
     return {
         "text": one.text,
         "thinking": one.thinking,
+        "calls": [str(call) for call in one.calls],
+        "unread": one.unread,
         "stop": one.stop,
         "policy": one.policy,
         "version": one.version,
@@ -75,7 +77,7 @@ def _messages(prompt: Prompt) -> list[dict[str, str]]:
     return [
         {
             "speaker": f"{message.role} ({message.name})" if message.name else message.role,
-            "text": message.content,
+            "text": message.shown,
         }
         for message in prompt
     ]

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from motet.core import Score as Score
     from motet.core import Solves as Solves
     from motet.core import Task as Task
+    from motet.core import ToolCall as ToolCall
+    from motet.core import ToolSchema as ToolSchema
     from motet.core import Transition as Transition
     from motet.core import Votes as Votes
     from motet.credit.own import CreditStep as CreditStep
@@ -71,11 +73,13 @@ if TYPE_CHECKING:
     from motet.losses import LossInputs as LossInputs
     from motet.losses import PolicyLoss as PolicyLoss
     from motet.losses import token_ratio as token_ratio
+    from motet.models.function_tools import tool as tool
     from motet.rollout.freeform import FreeForm as FreeForm
     from motet.settings import Algorithm as Algorithm
     from motet.settings import Settings as Settings
     from motet.trainer.callbacks import Callback as Callback
     from motet.trainer.callbacks import stop_when as stop_when
+    from motet.user_code.tool_runs import ToolError as ToolError
 
     Config: TypeAlias = RunConfig
 
@@ -86,14 +90,16 @@ _LATER = {
     " team_config train train_team warmup",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
     " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
-    " Reply Round Score Solves Task Transition Votes",
+    " Reply Round Score Solves Task ToolCall ToolSchema Transition Votes",
     "motet.credit.own": "CreditStep",
     "motet.environments.check": "check_environment",
     "motet.evaluation.evaluate": "EvaluationResult",
     "motet.losses": "LossInputs PolicyLoss token_ratio",
+    "motet.models.function_tools": "tool",
     "motet.rollout.freeform": "FreeForm",
     "motet.settings": "Algorithm Settings",
     "motet.trainer.callbacks": "Callback stop_when",
+    "motet.user_code.tool_runs": "ToolError",
 }
 """Module -> the names that are imported from it at their first use."""
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}

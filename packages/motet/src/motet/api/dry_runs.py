@@ -70,12 +70,12 @@ def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
     """
     paths = [base.path for base in settings.models.values() if base.path is not None]
     here = [path for path in paths if look_at(Path(path)) == "folder"]
-    if not here:
+    if not here and not any(player.tools for player in settings.team.values()):
         return endpoint_notes(settings), endpoint_warnings(settings)
     with open_task_setup(settings, train=True) as setup:
-        memory = memory_warnings(settings, memory_of(setup)) if here == paths else []
+        memory = memory_warnings(settings, memory_of(setup)) if here and here == paths else []
         notes, warnings = prompt_warnings(setup, only_folders=True)
-        return notes, warnings + memory
+        return [*setup.notes, *notes], warnings + memory
 
 
 STAND_IN_SCORE = 0.5
@@ -124,7 +124,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
                 *memory_warnings(settings, memory),
                 *_trial_warnings(setup),
             ],
-            notes=notes,
+            notes=[*setup.notes, *notes],
             rewards=rewards_of(settings),
             derived=list(setup.derived),
             homes=[] if settings.cluster is None else processes_of(settings, sizes, setup.team),

@@ -5,7 +5,7 @@ Each object is kept in this process, and the config gets a reference to it
 `compare` shows where they differ.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
@@ -51,6 +51,9 @@ class Objects(TypedDict, total=False):
     """A policy loss in place of `algorithm.loss.kind`. A clip range of the config stays."""
     baseline: Callable[[Comparison], Tensor] | Baseline
     """A baseline in place of `algorithm.credit.baseline`."""
+    tools: Mapping[str, Sequence[Any]]
+    """Agent -> what it may call, in place of `team.AGENT.tools`: functions, objects as
+    `motet.core.Tool`, or what a config has there."""
     data: RowsLike | Mapping[str, RowsLike]
     """Rows in place of `data`: {"train": rows, "eval": rows}, or only the rows to train on."""
 
@@ -81,6 +84,10 @@ def sections_of(objects: Mapping[str, Any]) -> dict[KeyPath, Any]:
         found["algorithm", "loss", "kind"] = _of(given["loss"], "loss", PolicyLoss)
     if "baseline" in given:
         found["algorithm", "credit", "baseline"] = _of(given["baseline"], "baseline", Baseline)
+    for agent, own in given.get("tools", {}).items():
+        found["team", agent, "tools"] = [
+            one if isinstance(one, str | Mapping) else _kept(one) for one in own
+        ]
     if "data" in given:
         data = given["data"]
         splits = data if isinstance(data, Mapping) else {"train": data}

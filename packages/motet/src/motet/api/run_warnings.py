@@ -4,9 +4,12 @@ from motet.algorithms import cautions, resolve
 from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.setup import shortened_contexts
 from motet.assembly.task_setup import TaskSetup, steps_of
+from motet.assembly.trial_game import trial_game
 from motet.config.schema import RunConfig
 from motet.config.yaml import shown
+from motet.environments.tool_use import ToolGame
 from motet.settings.flat_keys import SECTIONS
+from motet.user_code.timeouts import run_loop
 
 IDLE = "the schedule does not train"
 """The beginning of a warning that depends on the number of steps."""
@@ -39,6 +42,7 @@ def warnings_of(setup: TaskSetup) -> list[str]:
     found += shortened_contexts(
         base.path for base in settings.models.values() if base.path is not None
     )
+    found += _without_turns_for_calls(setup)
     found += setup.tasks.warnings
     both = setup.tasks.shared
     if both:
@@ -130,6 +134,20 @@ def _slow_adapters(setup: TaskSetup) -> list[str]:
         f"{settings.optimizer.learning_rate:g} ({', '.join(slow)}), which is one for full "
         "training; adapters usually need about ten times as much (Schulman et al. 2025, LoRA "
         "Without Regret): set optimizer.learning_rate, such as 1e-5 to 1e-4"
+    ]
+
+
+def _without_turns_for_calls(setup: TaskSetup) -> list[str]:
+    """Return a warning if a game takes all turns of the plan without any call of a tool."""
+    if not isinstance(setup.environment, ToolGame):
+        return []
+    turns, samples = run_loop(trial_game(setup)), list(setup.config.rollout.samples)
+    if not isinstance(turns, int) or len(samples) > turns:
+        return []
+    return [
+        f"rollout.samples {samples} has {len(samples)} turns, and a trial game takes {turns} "
+        "without any call of a tool, so a game in which an agent calls one is cut off: add an "
+        f"entry for each round of calls, such as {samples + [1] * (turns + 2 - len(samples))}"
     ]
 
 

@@ -19,6 +19,7 @@ from motet.core.seeding import derive
 from motet.errors import ConfigError, shortened
 from motet.models.backbone import Policy
 from motet.models.tiny import make_tiny
+from motet.models.tool_forms import plain_chat, tools_of
 from motet.models.warmup import Lesson, fine_tune
 from motet.rollout.reference import demonstrations_of, play_reference
 from motet.rollout.summary import episode_stats
@@ -133,7 +134,10 @@ def make_embedded(
 
 
 def _plain(prompt: Prompt) -> str:
-    return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
+    if isinstance(prompt, str):
+        return prompt
+    # An embedded model has no chat template, so it reads tools and calls in the plain form.
+    return "\n".join(message.content for message in plain_chat(prompt, tools_of(prompt)))
 
 
 def starting_from(config: RunConfig, model: str) -> set[str]:

@@ -25,6 +25,7 @@ from motet.models.formats import Vocabulary, check_form
 from motet.models.loading import class_name, stored_generation
 from motet.models.loading import load_config as load_config_of
 from motet.models.prompts import encode
+from motet.models.tool_forms import form_of
 from motet.settings import ChatTemplate
 from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, guarded, within
@@ -58,6 +59,8 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
                 words.guide(decode.format, after_thinking=decode.thinking is not None)
         notes += _beside_texts(name, bases[name])
         notes.append(_what_ends(name, ends, tokenizer))
+        if any(setup.config.team[agent].tools for agent in _players(setup, name)):
+            notes.append(_how_it_calls(name, tokenizer))
         warnings += _open_turns(name, ends, tokenizer)
         if hides_texts(tokenizer):
             warnings.append(
@@ -94,6 +97,16 @@ def _beside_texts(name: str, source: str | Path) -> list[str]:
     else:
         said = f"{stored} is loaded as {loaded}, which reads texts alone; policies are saved so"
     return [f"model {name}: {said}"]
+
+
+def _how_it_calls(name: str, tokenizer: PreTrainedTokenizerBase) -> str:
+    form = form_of(tokenizer)
+    if form.native:
+        return f"model {name} calls tools in the form of its chat template ({form.name})"
+    return (
+        f"model {name} has no chat template whose calls of tools can be read: the system message "
+        "tells it of them, and it calls them with <tool_call>"
+    )
 
 
 def _what_ends(name: str, ends: CompletionEnds, tokenizer: PreTrainedTokenizerBase) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from motet.algorithms import compares_samples
 from motet.config.schema import RunConfig
 from motet.core import Environment
+from motet.environments.tool_use import ToolGame
 
 
 def with_groups(config: RunConfig) -> tuple[RunConfig, list[str]]:
@@ -34,7 +35,11 @@ def with_rewards_at_end(
         return config, []
     played = len(config.rollout.samples) > 1 and config.algorithm.returns == "tree"
     at_end = environment.rewards_at_end and played
-    why = f"{type(environment).__name__} rewards only the end of an episode (rewards_at_end)"
+    why = (
+        "the calls of tools take turns, so games differ in length"
+        if isinstance(environment, ToolGame)
+        else f"{type(environment).__name__} rewards only the end of an episode (rewards_at_end)"
+    )
     said = [f"algorithm.repeat_last_reward: false, because {why}"] if at_end else []
     return _with(config, "repeat_last_reward", not at_end), said
 

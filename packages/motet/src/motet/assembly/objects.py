@@ -14,7 +14,7 @@ def refuse_missing_objects(config: RunConfig, *, train: bool) -> None:
     if not missing:
         return
     named = "; ".join(f"{key} is {described(name)}" for key, name in missing)
-    again = [_ARGUMENTS[key] for key, _ in missing if key in _ARGUMENTS]
+    again = [_argument(key) for key, _ in missing if _argument(key)]
     key = missing[0][0]
     place = "FILE.jsonl" if key.startswith("data") else "./FILE.py:NAME"
     advice = (
@@ -26,6 +26,14 @@ def refuse_missing_objects(config: RunConfig, *, train: bool) -> None:
         f"the config was made in Python, with what this process does not have: {named}. {advice}, "
         f"or name a file: {key}={place}"
     )
+
+
+def _argument(key: str) -> str:
+    """Return the argument that passes the object of a key again; empty if there is none."""
+    section, _, rest = key.partition(".")
+    if section == "team":
+        return f"tools={{{rest.partition('.')[0]!r}: [...]}}"
+    return _ARGUMENTS.get(key, "")
 
 
 _ARGUMENTS = {
@@ -51,6 +59,11 @@ def references(config: RunConfig, *, train: bool = True) -> list[tuple[str, str]
         *strings(config.environment.options, "environment"),
         ("reward.name", config.reward.name if config.reward else None),
         ("data.eval.path", data.eval.path if data.eval else None),
+        *(
+            (f"team.{agent}.tools.{place}", tool)
+            for agent, player in config.team.items()
+            for place, tool in enumerate(player.tools)
+        ),
     ]
     if train:
         group = config.algorithm.group

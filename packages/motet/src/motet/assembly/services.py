@@ -16,6 +16,7 @@ from motet.config.schema import RunConfig
 from motet.config.sections import (
     ConstantVerifier,
     EndpointConfig,
+    McpServer,
     OneVerifier,
     VerifierEnsemble,
     VerifierFolder,
@@ -23,9 +24,11 @@ from motet.config.sections import (
     VerifierServer,
 )
 from motet.core.seeding import derive
+from motet.core.tools import Tool
 from motet.errors import ConfigError, EnvironmentFault
 from motet.models.devices import resolve_device
 from motet.safety.visible import visible
+from motet.settings import ToolUse
 from motet.user_code.installed import load
 
 
@@ -110,6 +113,7 @@ class Services(Mapping[str, Any]):
             "turns": lambda: len(config.rollout.samples),
         }
         self._made: dict[str, Any] = {}
+        self._servers: dict[McpServer, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
@@ -178,7 +182,25 @@ class Services(Mapping[str, Any]):
     def sandbox_level(self) -> str | None:
         return self._made["sandbox"].level.name.lower() if "sandbox" in self._made else None
 
+    def tools_of(
+        self, chosen: McpServer, where: str, limits: ToolUse
+    ) -> tuple[list[Tool], list[str]]:
+        """Return the tools of a server of the Model Context Protocol, and what there is to say
+        about it. Agents with the same entry share one server.
+
+        Raises: ConfigError if it does not start, or lists nonsense.
+        """
+        from motet.clients.mcp import McpClient, outside
+
+        if chosen not in self._servers:
+            self._servers[chosen] = McpClient(
+                chosen.mcp, where, chosen.environment, chosen.start_seconds, limits.timeout_seconds
+            )
+        return self._servers[chosen].tools(chosen.only, where), outside(chosen.mcp)
+
     def close(self) -> None:
+        for server in self._servers.values():
+            server.close()
         if "sandbox" in self._made:
             self._made["sandbox"].close()
 

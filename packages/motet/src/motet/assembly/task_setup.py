@@ -17,6 +17,7 @@ from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.parts import comparator_of, environment_of, reward_of
 from motet.assembly.services import Services
 from motet.assembly.tasks import Tasks, tasks_of
+from motet.assembly.tools import with_tools
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import KeyPath, place_of
@@ -24,6 +25,7 @@ from motet.core import Environment, Task, Team
 from motet.environments.centralized import Centralized
 from motet.environments.registry import check_is_environment
 from motet.environments.rewarded import Rewarded
+from motet.environments.tool_use import ToolGame
 from motet.errors import ConfigError
 from motet.models.compute import DTYPES, check_attention, check_dtype, check_quantize
 from motet.models.devices import resolve_device
@@ -49,7 +51,8 @@ class TaskSetup:
     warnings: list[str] = field(default_factory=list)
     """Warnings about the models, found when they are prepared."""
     notes: list[str] = field(default_factory=list)
-    """What a user should know about the models, found when they are prepared."""
+    """What a user should know: which agent has which tools, and about the models, found when they
+    are prepared."""
 
 
 @contextmanager
@@ -91,13 +94,14 @@ def open_task_setup(
         if config.centralized is not None:
             stage = Centralized(stage, config.centralized.agent, config.centralized.tags)
         team = team_of(config, stage)
+        stage, notes = with_tools(config, stage, services)
         check_plan(config.rollout, stage, team)
         if train:
             config, more = with_rewards_at_end(config, stage)
             derived += more
             _check_rewards(config, stage)
         tasks = tasks_of(config, stage, train=train) if reads_tasks else Tasks(config, stage)
-        yield TaskSetup(config, stage, team, tasks, services.sandbox_level, derived)
+        yield TaskSetup(config, stage, team, tasks, services.sandbox_level, derived, notes=notes)
     finally:
         services.close()
 
@@ -110,10 +114,14 @@ def _check_rewards(config: RunConfig, stage: Environment[Any]) -> None:
     algorithm, turns = config.algorithm, len(config.rollout.samples)
     repeats = algorithm.repeat_last_reward and algorithm.returns == "tree" and turns > 1
     if repeats and stage.rewards_at_end:
+        why = (
+            "the calls of tools take turns"
+            if isinstance(stage, ToolGame)
+            else f"{type(stage).__name__} gives a reward only at the end of an episode"
+        )
         raise ConfigError(
-            f"{type(stage).__name__} gives a reward only at the end of an episode, but "
-            "algorithm.repeat_last_reward: true repeats it for every turn not played: set "
-            "algorithm.repeat_last_reward: false, or leave it out"
+            f"{why}, but algorithm.repeat_last_reward: true repeats it for every turn not played: "
+            "set algorithm.repeat_last_reward: false, or leave it out"
         )
     if algorithm.incentives.any:
         _check_incentives(config, stage)

@@ -16,11 +16,22 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from motet.clients.http_client import JsonClient
-from motet.core import Chat, StopReason, Usage
+from motet.core import Chat, Message, StopReason, ToolCall, Usage
+from motet.core.tools import MOST_CALLS, call_of
+
+
+class _Function(BaseModel):
+    name: str
+    arguments: str = ""
+
+
+class _ToolCall(BaseModel):
+    function: _Function
 
 
 class _Message(BaseModel):
-    content: str
+    content: str | None = None
+    tool_calls: list[_ToolCall] | None = None
 
 
 class _Choice(BaseModel):
@@ -48,6 +59,9 @@ class ChatAnswer:
     text: str
     stop: StopReason
     usage: Usage
+    calls: tuple[ToolCall, ...] = ()
+    unread: str = ""
+    """These two as in a Reply."""
 
 
 class Endpoint:
@@ -81,12 +95,13 @@ class Endpoint:
 
         `usual`: its fields, unless `parameters` sets them.
         """
-        sent = [
-            {"role": message.role, "content": message.content}
-            | ({"name": message.name} if message.name else {})
-            for message in messages
-        ]
-        said = {**(usual or {}), **self._parameters, "messages": sent}
+        offered = [tool.function for message in messages for tool in message.tools]
+        said = {
+            **(usual or {}),
+            "tools": offered or None,
+            **self._parameters,
+            "messages": [_row(message) for message in messages],
+        }
         return {name: value for name, value in said.items() if value is not None}
 
     async def answer(self, request: Mapping[str, Any]) -> ChatAnswer:
@@ -102,9 +117,35 @@ class Endpoint:
     def _read(self, body: bytes) -> ChatAnswer:
         completion = self.server.parsed(_ChatCompletion, body)
         choice = completion.choices[0]
-        text = self.server.without_key(choice.message.content)  # completions are written to files
+        given = [
+            call_of(
+                self.server.without_key(one.function.name),
+                self.server.without_key(one.function.arguments),
+            )
+            for one in choice.message.tool_calls or ()
+        ]
+        if choice.message.content is None and not given:
+            shown = self.server.shown(body)
+            raise self.server.garbled(f"choices.0.message.content null, and no call: {shown}")
+        # completions are written to files
+        text = self.server.without_key(choice.message.content or "")
         stop: StopReason = "length" if choice.finish_reason == "length" else "stop"
-        return ChatAnswer(text, stop, _counted(completion.usage))
+        unread = next((one for one in given if isinstance(one, str)), "")
+        calls = tuple(one for one in given if isinstance(one, ToolCall))
+        if len(calls) > MOST_CALLS:
+            unread = f"it has {len(calls)} calls; expected at most {MOST_CALLS}"
+        return ChatAnswer(text, stop, _counted(completion.usage), () if unread else calls, unread)
+
+
+def _row(message: Message) -> dict[str, Any]:
+    """Return a message as OpenAI's API has it."""
+    said = {
+        "name": message.name if message.role != "tool" else None,
+        "tool_calls": [call.row(as_text=True) for call in message.calls] or None,
+        "tool_call_id": message.call_id or None,
+    }
+    given = {key: value for key, value in said.items() if value}
+    return {"role": message.role, "content": message.content, **given}
 
 
 def _counted(said: Any) -> Usage:

@@ -10,7 +10,7 @@ from motet.commands.console import listed, out
 from motet.safety.visible import styled, visible
 
 if TYPE_CHECKING:
-    from motet.core import Episode, Fault, Prompt, SampleId
+    from motet.core import Episode, Fault, Message, Prompt, SampleId
 
 
 def print_episode(
@@ -48,8 +48,13 @@ def print_episode(
                     f"{visible(agent)} ({', '.join(notes)}): " if notes else f"{visible(agent)}: "
                 )
                 thought = f"(thinks: {visible(sample.thinking)}) " if sample.thinking else ""
+                calls = "".join(f" calls {visible(str(call))}" for call in sample.calls)
+                calls += f" (call not readable: {visible(sample.unread)})" if sample.unread else ""
                 line = Text.assemble(
-                    (head, "cyan"), (thought, "dim"), (visible(sample.text), "green")
+                    (head, "cyan"),
+                    (thought, "dim"),
+                    (visible(sample.text), "green"),
+                    (calls, "dim"),
                 )
                 out.print(line, soft_wrap=True)
         for index, outcome in enumerate(round_.outcomes):
@@ -72,4 +77,10 @@ def _spoken(prompt: "Prompt") -> list[tuple[str, str]]:
     """Return (speaker, text) of each message of a prompt."""
     if isinstance(prompt, str):
         return [("prompt", prompt)]
-    return [(message.name or message.role, message.content) for message in prompt]
+    return [(_speaker(message), message.shown) for message in prompt]
+
+
+def _speaker(message: "Message") -> str:
+    if message.role == "tool":
+        return f"tool {message.name or ''}".strip()
+    return message.name or message.role

@@ -35,6 +35,11 @@ def _is_file(key: KeyPath) -> bool:
     return False
 
 
+def _is_of_command(key: KeyPath) -> bool:
+    """Return whether the value of a key is a word of a command, which starts a server of tools."""
+    return key[:1] == ("team",) and key[2:3] == ("tools",) and key[4:5] == ("mcp",) and len(key) > 5
+
+
 def _is_model(key: KeyPath) -> bool:
     """Return whether the value of a key is a path, or a name of the hub."""
     return key == ("model", "path") or (key[:1] == ("models",) and key[2:] == ("path",))
@@ -56,6 +61,8 @@ def anchored(value: Any, folder: Path, places: Mapping[KeyPath, str], at: KeyPat
         return f"{os.path.realpath(folder / place)}:{name}"
     if _is_model(at):
         return _model(value, folder)
+    if _is_of_command(at) and value.startswith(("./", "../")):
+        return _absolute(value, folder)
     if _is_file(at):
         return _file(value, folder, f"{place_of(places, at)}: {dotted(at)}")
     return value

@@ -56,6 +56,7 @@ from motet.settings import (
     RewardModel,
     Schedule,
     Settings,
+    ToolUse,
     Warmup,
     tupled,
     validation_error,
@@ -141,6 +142,8 @@ class RunKeys(Settings):
     share its weights."""
     decode: Decode = Decode()
     """Sampling settings of all completions."""
+    tools: ToolUse = ToolUse()
+    """The limits of tool calls. `team.AGENT.tools` says which tools there are."""
     optimizer: Optimizer = Optimizer()
     """Optimizer settings of all trained policies."""
     rollout: Plan = Plan()

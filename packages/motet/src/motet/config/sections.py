@@ -376,6 +376,52 @@ class CriticConfig(Settings):
         return None if value is None else value.model_dump(mode="json", exclude_unset=True)
 
 
+class McpServer(Settings):
+    """A server of the Model Context Protocol, whose tools an agent may call. It needs pip install
+    "motet[mcp]". Its tools, their descriptions and results are a stranger's texts."""
+
+    mcp: str | tuple[str, ...]
+    """The command that starts it, such as [python, ./server.py], or its address, such as
+    http://127.0.0.1:8000/mcp. python is the one that runs Motet. The server ends with the run."""
+    only: tuple[str, ...] = ()
+    """The names of the tools that are offered. The default is all of them."""
+    environment: tuple[str, ...] = ()
+    """Names of environment variables that a command gets besides a few as PATH and HOME. Their
+    values are never written anywhere."""
+    start_seconds: PositiveFloat = 30.0
+    """The longest time in which it starts and lists its tools."""
+
+    @model_validator(mode="after")
+    def _command_or_address(self) -> Self:
+        if isinstance(self.mcp, str):
+            _web_address(self.mcp)
+            if self.environment:
+                raise ValueError(
+                    f"got environment {', '.join(self.environment)} with the address {self.mcp}; "
+                    "expected a command: a server that already runs has its own"
+                )
+        elif not self.mcp or not all(self.mcp):
+            raise ValueError(
+                f"got the command {list(self.mcp)}, expected words such as [python, ./server.py]"
+            )
+        return self
+
+
+def _tool(value: Any) -> Any:
+    if isinstance(value, McpServer | Mapping) or (
+        isinstance(value, str) and (value in BUILT_IN or ":" in value)
+    ):
+        return value
+    raise ValueError(
+        f"got {value!r}, expected {' or '.join(BUILT_IN)}, a function or an object at "
+        "package.module:NAME or ./file.py:NAME, or {mcp: [COMMAND, ...]}"
+    )
+
+
+BUILT_IN = ("python",)
+"""The tools that Motet has: docs/tools.md."""
+
+
 class AgentConfig(Settings):
     """How one agent is played. In YAML also just the name of a policy, or a list with one policy
     per turn."""
@@ -386,6 +432,10 @@ class AgentConfig(Settings):
     """A system message that is put before the environment's prompt."""
     decode: Decode | None = None
     """Fields that differ from the common `decode`."""
+    tools: tuple[Annotated[str | McpServer, BeforeValidator(_tool)], ...] = ()
+    """What the agent may call before it answers (docs/tools.md): python, which runs code in the
+    sandbox; a function or an object at package.module:NAME or ./file.py:NAME; a server of the Model
+    Context Protocol, {mcp: [python, ./server.py]}."""
 
     @field_serializer("decode", mode="wrap")
     def _only_what_differs(

@@ -12,6 +12,7 @@ This package does not import torch: environments and records handle strings and 
 
 episodes.py      tasks, messages, completions, and the trees that episodes are
 row_values.py    the values of rows and tasks, and their way to JSON and back
+tools.py         tools, their calls, and which arguments fit
 environment.py   the base class of environments
 abilities.py     what an environment may do besides being played
 terms.py         what is said about a joint action besides its rewards, and its recorded names
@@ -66,6 +67,7 @@ from motet.core.requests import (
     ValueEstimate,
     ValueRequest,
 )
+from motet.core.tools import Tool, ToolCall, ToolSchema
 from motet.core.training import (
     CreditState,
     SampleId,
@@ -122,6 +124,9 @@ __all__ = [
     "Success",
     "Task",
     "Team",
+    "Tool",
+    "ToolCall",
+    "ToolSchema",
     "TrainSample",
     "Transition",
     "Usage",

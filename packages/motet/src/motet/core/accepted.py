@@ -12,10 +12,12 @@ from functools import wraps
 from typing import Any
 
 from motet.core.episodes import Demonstration, Message
+from motet.core.tools import ToolCall, call_of
 from motet.errors import ConfigError, EnvironmentFault, shortened
 from motet.user_code.threads import call, is_async
 
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
+_KEYS = {"role", "content", "name", "reasoning_content", "tool_calls", "tool_call_id"}
 AWAITED = ("start", "step", "close", "grade")
 """Methods of an environment that Motet awaits. They may be plain functions, which then run in
 threads (`motet/user_code/threads.py`)."""
@@ -51,26 +53,63 @@ def as_prompt(given: Any, where: str = "a prompt") -> Any:
     )
     if not messages:
         return given
-    return tuple(_as_message(one, where) if isinstance(one, Mapping) else one for one in given)
+    found: list[Message] = []
+    names: dict[str, str] = {}
+    for one in given:
+        message = _as_message(one, where, names) if isinstance(one, Mapping) else one
+        names |= {call.id: call.name for call in message.calls if call.id}
+        found.append(message)
+    return tuple(found)
 
 
-def _as_message(given: Mapping[str, Any], where: str) -> Message:
-    role, content, name = given.get("role"), _text(given.get("content")), given.get("name")
+def _as_message(given: Mapping[str, Any], where: str, names: Mapping[str, str]) -> Message:
+    """Return a message.
+
+    `names`: id of an earlier call -> its tool, which a result need not name.
+    """
+    role, name, call_id = given.get("role"), given.get("name"), given.get("tool_call_id", "")
+    calls = _calls(given.get("tool_calls"), where)
+    content = _text("" if calls and given.get("content") is None else given.get("content"))
     thinking = given.get("reasoning_content") or ""
-    keys = ("role", "content", "name", "reasoning_content")
     if (
         role not in ROLES
         or content is None
         or not isinstance(name, str | None)
         or not isinstance(thinking, str)
-        or not set(given) <= set(keys)
+        or not isinstance(call_id, str)
+        or (calls and role != "assistant")
+        or not set(given) <= _KEYS
     ):
         raise EnvironmentFault(
             f"{where} has the message {shortened(repr(dict(given)))}; expected "
             '{"role": "user", "content": "..."}, and optionally a name, with a role of '
-            f"{', '.join(ROLES)} and strings"
+            f"{', '.join(ROLES)} and strings; of an assistant also tool_calls, and of a tool "
+            "tool_call_id"
         )
-    return Message(role, content, name, thinking)
+    tool = names.get(call_id) if role == "tool" and name is None else name
+    return Message(role, content, tool, thinking, calls, call_id)
+
+
+def _calls(given: Any, where: str) -> tuple[ToolCall, ...]:
+    """Return the calls of a message as in OpenAI's API. Their arguments may be a JSON text."""
+    if given is None:
+        return ()
+    found: list[ToolCall] = []
+    for one in given if isinstance(given, list | tuple) else (given,):
+        function = one.get("function") if isinstance(one, Mapping) else None
+        id = one.get("id", "") if isinstance(one, Mapping) else ""
+        call = (
+            call_of(function.get("name"), function.get("arguments"), id)
+            if isinstance(function, Mapping) and isinstance(id, str)
+            else "it has no function"
+        )
+        if isinstance(call, str):
+            raise EnvironmentFault(
+                f"{where} has the call {shortened(repr(one))}: {call}; expected "
+                '{"id": "1", "type": "function", "function": {"name": "add", "arguments": {...}}}'
+            )
+        found.append(call)
+    return tuple(found)
 
 
 def _text(content: Any) -> str | None:

@@ -14,6 +14,7 @@ from motet.core import (
     Prompt,
     Reply,
     Task,
+    ToolCall,
     Transition,
 )
 from motet.core.accepted import AWAITED, PLAIN, as_prompt
@@ -26,6 +27,8 @@ SYSTEM = {
     "content": [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}],
 }
 HELLO = Message("user", "Hello")
+CALLED = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+SAID = {"role": "assistant", "content": "Hi", "tool_calls": [CALLED]}
 
 
 class Plain(Environment):
@@ -63,6 +66,14 @@ class Plain(Environment):
             [{"role": "assistant", "content": "5", "reasoning_content": "2+3"}],
             (Message("assistant", "5", thinking="2+3"),),
         ),
+        (
+            [ASKED, {**SAID, "content": None}, {**ASKED, "role": "tool", "tool_call_id": "1"}],
+            (
+                HELLO,
+                Message("assistant", "", calls=(ToolCall("add", {"a": 1}, "1"),)),
+                Message("tool", "Hello", "add", call_id="1"),
+            ),
+        ),
     ],
 )
 def test_dicts_and_lists_of_them_are_prompts(given, prompt: Prompt):
@@ -73,8 +84,15 @@ def test_dicts_and_lists_of_them_are_prompts(given, prompt: Prompt):
     ("given", "message"),
     [
         ([{"role": "user"}], "prompt … {'role': 'user'} … expected {"),
-        ([{**ASKED, "tool_calls": []}], "'tool_calls' … optionally a name"),
-        ([{**ASKED, "role": "tool"}], "tool … role … system, user, assistant"),
+        ([{**ASKED, "audio": {}}], "'audio' … optionally a name"),
+        ([{**ASKED, "tool_calls": [CALLED]}], "of an assistant also tool_calls"),
+        ([{**ASKED, "role": "judge"}], "judge … role … system, user, assistant, tool"),
+        ([{**SAID, "tool_calls": [{"id": "1"}]}], "has the call … no function; expected {"),
+        (
+            [{**SAID, "tool_calls": [{"function": {"name": "add", "arguments": "{"}}]}],
+            "its arguments are no JSON … expected {",
+        ),
+        ([{**ASKED, "role": "tool", "tool_call_id": 7}], "of a tool tool_call_id"),
         ([{**ASKED, "reasoning_content": 5}], "'reasoning_content': 5 … expected {"),
         ([{**ASKED, "content": [{"type": "image_url"}]}], "and strings"),
     ],

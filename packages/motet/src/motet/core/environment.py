@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from motet.core.accepted import accept
@@ -181,6 +182,9 @@ class Environment(ABC, Generic[State]):
     """Whether every Transition says who is `right`, for every agent. Incentives need it."""
     rewards_at_end: bool = False
     """Whether only the end of an episode is rewarded."""
+    tools: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """Agent -> tools that it may call, besides those of the config: functions, or objects as
+    `motet.core.Tool`."""
     Options: ClassVar[type[Settings] | None] = None
     """The options of the environment, which a config sets: an inner class."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from motet.core.terms import BONUS, MAJORITY_RIGHT, RIGHT, SUCCESS, by_agent
+from motet.core.tools import ToolCall, ToolSchema
 from motet.settings import AnswerFormat
 
 StopReason = Literal["stop", "length"]
@@ -35,14 +36,30 @@ _IF_GIVEN = Field(exclude_if=lambda value: not value)
 class Message:
     """One message of a chat.
 
-    `name` distinguishes speakers that have the same role, if the chat template can show names.
+    `name` distinguishes speakers that have the same role, if the chat template can show names. That
+    of a message of a tool is the tool's.
     """
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
     name: str | None = None
     thinking: Annotated[str, _IF_GIVEN] = ""
     """What the assistant thought before it. The chat template decides whether a model reads it."""
+    calls: Annotated[tuple[ToolCall, ...], _IF_GIVEN] = ()
+    """The calls of the assistant. The messages of tools behind it are their results."""
+    call_id: Annotated[str, _IF_GIVEN] = ""
+    """Of a tool: the id of the call whose result this is."""
+    failed: Annotated[bool, _IF_GIVEN] = False
+    """Of a tool: whether this result is an error."""
+    tools: Annotated[tuple[ToolSchema, ...], _IF_GIVEN] = ()
+    """The tools that the chat offers to the assistant, at its first message."""
+
+    @property
+    def shown(self) -> str:
+        """Its content as people read it, with its calls and the names of the tools on offer."""
+        calls = [f"calls {call}" for call in self.calls]
+        offers = [f"(tools: {', '.join(tool.name for tool in self.tools)})"] if self.tools else []
+        return "\n".join([*([self.content] if self.content or not calls else []), *calls, *offers])
 
 
 Chat: TypeAlias = tuple[Message, ...]
@@ -58,6 +75,10 @@ class Reply:
     stop: StopReason = "stop"
     thinking: str = ""
     """What the agent thought before the text, with `decode.thinking`."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls that stand in it, if its prompt offers tools. The text is without them."""
+    unread: str = ""
+    """Why a call in it cannot be read. Then it has no calls, and the text is as it was written."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +179,9 @@ class Completion:
     temperature: float = 1.0
     thinking: Annotated[str, _IF_GIVEN] = ""
     """What stands before the text: the thinking of an agent with `decode.thinking`."""
+    calls: Annotated[tuple[ToolCall, ...], _IF_GIVEN] = ()
+    unread: Annotated[str, _IF_GIVEN] = ""
+    """These two as in a Reply."""
     forced: Annotated[tuple[int, int] | None, _IF_GIVEN] = None
     """The first of the tokens that were put in, not sampled, and the place behind the last of them:
     the end of a thinking that was too long. They are certain: their log-probabilities are 0 in
@@ -186,7 +210,7 @@ class Completion:
     @property
     def reply(self) -> Reply:
         """What an environment sees of it."""
-        return Reply(self.text, self.stop, self.thinking)
+        return Reply(self.text, self.stop, self.thinking, self.calls, self.unread)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What credit assignment reads and returns: the team, scores, and the samples to train on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from motet.core.episodes import Completion, Message, Path, Prompt
 from motet.core.requests import ValueEstimate
@@ -45,7 +45,8 @@ class Team:
         if isinstance(prompt, str):
             return f"{system}\n\n{prompt}"
         if prompt and prompt[0].role == "system":
-            return (Message("system", f"{system}\n\n{prompt[0].content}"), *prompt[1:])
+            joined = replace(prompt[0], content=f"{system}\n\n{prompt[0].content}")
+            return (joined, *prompt[1:])
         return (Message("system", system), *prompt)
 
     def policy_turns(self, turns: int) -> tuple[tuple[str, int], ...]:

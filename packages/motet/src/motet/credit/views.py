@@ -47,4 +47,4 @@ def joint_action(round_: Round, picks: Mapping[str, int]) -> Prompt:
 def _plain(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
-    return "\n".join(f"[{message.role}] {message.content}" for message in prompt)
+    return "\n".join(f"[{message.role}] {message.shown}" for message in prompt)

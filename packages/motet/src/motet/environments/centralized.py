@@ -66,6 +66,7 @@ class Centralized(Wrapper[CentralizedState]):
         super().__init__(environment)
         self.agents = (agent,)
         self.says_right = False
+        self.tools = {}
         self.tags = dict(tags or {})
         if not tags:
             self.tags = {name: f"agent_{place}" for place, name in enumerate(environment.agents)}
@@ -188,4 +189,4 @@ def _plain(prompt: Prompt) -> str:
         return prompt
     if len(prompt) == 1:
         return prompt[0].content
-    return "\n".join(f"{message.role}: {message.content}" for message in prompt)
+    return "\n".join(f"{message.role}: {message.shown}" for message in prompt)

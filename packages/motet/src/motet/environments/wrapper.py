@@ -63,6 +63,7 @@ class Wrapper(Environment[WrappingState]):
         self.most_turns = environment.most_turns
         self.says_right = environment.says_right
         self.rewards_at_end = environment.rewards_at_end
+        self.tools = environment.tools
 
     async def close(self, state: WrappingState) -> None:
         await self.environment.close(state.inner)

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -126,23 +126,45 @@ def token_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[int
 
 def chat_text(
     tokenizer: PreTrainedTokenizerBase,
-    rows: Sequence[Mapping[str, str]],
+    rows: Sequence[Mapping[str, Any]],
     variables: Mapping[str, Any] = MappingProxyType({}),
     *,
     answer: bool = True,
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Render a chat with the tokenizer's template and variables for it; with `answer`, also the
-    header of an answer.
+    header of an answer. `tools` are as in OpenAI's API.
 
     Raises: TextLimit, TemplateRefused, TokenizerFault.
     """
     asked = {
-        "do": "render", "template": tokenizer.get_chat_template(), "rows": list(map(dict, rows)),
+        "do": "render", "template": template_of(tokenizer, tools), "rows": list(map(dict, rows)),
         "tokens": tokenizer.special_tokens_map, "answer": answer,
         "date": date.isoformat() if (date := _DATES.get(tokenizer)) is not None else None,
-        "variables": dict(variables),
+        "variables": dict(variables), "tools": list(tools),
     }  # fmt: skip
     return str(_WORKER.ask(asked, "the model's chat template"))
+
+
+def template_of(tokenizer: PreTrainedTokenizerBase, tools: Sequence[Any] = ()) -> str:
+    """Return the chat template. Some tokenizers have another one for chats with tools."""
+    return str(tokenizer.get_chat_template(tools=list(tools) or None))
+
+
+def parsed_response(
+    template: Mapping[str, Any], text: str, tools: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Read a completion with a response template of transformers: content, tool_calls and so on.
+
+    Raises: TextLimit, TokenizerFault.
+    """
+    asked = {
+        "do": "parse", "template": dict(template), "text": text, "tools": list(tools),
+    }  # fmt: skip
+    found = _WORKER.ask(asked, "the tokenizer's response template")
+    if not isinstance(found, dict):
+        raise TokenizerFault("the tokenizer's response template gives no message")
+    return found
 
 
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
@@ -307,8 +329,21 @@ class _TextWorker:
 
 def _characters(asked: Mapping[str, Any]) -> int:
     """Count the characters of the strings that a template or a tokenizer works on."""
-    contents = [content for row in asked.get("rows", ()) for content in row.values()]
-    return sum(map(len, [asked.get("text", ""), *contents]))
+    given = [asked.get("text", ""), asked.get("rows", ()), asked.get("tools", ())]
+    return sum(len(text) for one in given for text in strings_in(one))
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Yield every string in a nested value, keys of mappings among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield str(key)
+            yield from strings_in(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from strings_in(one)
 
 
 def _described(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any] | None:

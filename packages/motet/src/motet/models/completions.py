@@ -17,11 +17,18 @@ from transformers.generation.configuration_utils import GenerationConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Completion, Fault, Prompt
+from motet.core.tools import ToolSchema
 from motet.errors import ConfigError, SamplerFault, shortened
 from motet.models.bounded_text import TokenizerFault, chat_text, token_ids
 from motet.models.chat_template import tokenizer_with
 from motet.models.loading import eos_of, stored_generation
-from motet.models.thinking import THINKING_KEYS, thought_of, with_special
+from motet.models.thinking import (
+    THINKING_KEYS,
+    begins_to_think,
+    thought_of,
+    with_special,
+)
+from motet.models.tool_forms import call_ends, form_of, tools_of
 from motet.settings import ChatTemplate, Decode
 
 EndToken = str | int
@@ -46,6 +53,8 @@ class CompletionEnds:
     """The token with which the chat template ends a turn."""
     turn_text: tuple[str, ...] = ()
     """The string with which the chat template ends a turn, if it is no token."""
+    calls: tuple[str, ...] = ()
+    """The tokens that end a call and no turn. They end completions of chats that offer tools."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -53,10 +62,13 @@ class CompletionEnds:
         return tuple(sorted({*self.eos, *self.added, *self.turn}))
 
     def decode_of(self, decode: Decode, prompt: Prompt) -> Decode:
-        """Return how a prompt is sampled: a chat also ends at `turn_text`."""
-        if isinstance(prompt, str) or not self.turn_text:
+        """Return how a prompt is sampled: a chat also ends at `turn_text`, and with tools at
+        `calls`."""
+        more = () if isinstance(prompt, str) else self.turn_text
+        more = (*more, *self.calls) if tools_of(prompt) else more
+        if not more:
             return decode
-        stops = dict.fromkeys((*decode.stop, *self.turn_text))
+        stops = dict.fromkeys((*decode.stop, *more))
         return decode.model_copy(update={"stop": tuple(stops)})
 
 
@@ -74,6 +86,7 @@ def completion_ends(
     return replace(
         found,
         eos=eos_of(generation, tokenizer),
+        calls=call_ends(tokenizer),
         added=tuple(dict.fromkeys(_token(source, tokenizer, one) for one in added)),
     )
 
@@ -257,30 +270,71 @@ def with_texts(
     decodes: Sequence[Decode],
     prompts: Sequence[Sequence[int]],
     ends: Collection[int],
+    tools: Sequence[Sequence[ToolSchema]] = (),
 ) -> list[Completion | Fault]:
     """Return completions that were just sampled, which have no text yet, with their texts.
 
     Each was sampled for the tokens in `prompts`, with the settings in `decodes`. `ends` are the
-    tokens that end every completion. It is a Fault if a log-probability is not finite, or if the
-    tokenizer cannot decode the tokens. The text ends before the token that ended it and before the
-    first stop string. It shows special tokens only with `show_special_tokens`, and what was thought
-    before it only with `thinking.shown`.
+    tokens that end every completion. `tools` are those that each prompt offers: the calls of them
+    are read, and are no part of the text. It is a Fault if a log-probability is not finite, or if
+    the tokenizer cannot decode the tokens. The text ends before the token that ended it and before
+    the first stop string. It shows special tokens only with `show_special_tokens`, and what was
+    thought before it only with `thinking.shown`.
     """
     bodies = [
         _body(tokenizer, one, decode, ends) for one, decode in zip(sampled, decodes, strict=True)
     ]
     texts = texts_of(tokenizer, bodies)
     found: list[Completion | Fault] = []
-    for one, decode, prompt, body, (text, error) in zip(
-        sampled, decodes, prompts, bodies, texts, strict=True
+    for one, decode, prompt, body, (text, error), offered in zip(
+        sampled, decodes, prompts, bodies, texts, tools or [()] * len(sampled), strict=True
     ):
         fault = _fault(one, error)
         if fault is not None:
             found.append(fault)
             continue
         text, thinking = _parts(tokenizer, prompt, body, text, decode)
-        found.append(replace(one, text=text, thinking=thinking))
+        read = replace(one, text=text, thinking=thinking)
+        found.append(_with_calls(tokenizer, read, prompt, body, decode, offered))
     return found
+
+
+def _with_calls(
+    tokenizer: PreTrainedTokenizerBase,
+    one: Completion,
+    prompt: Sequence[int],
+    body: Sequence[int],
+    decode: Decode,
+    tools: Sequence[ToolSchema],
+) -> Completion:
+    """Return a completion with the calls in its answer, if its prompt offers tools."""
+    if not tools:
+        return one
+    form = form_of(tokenizer)
+    raw = with_special(tokenizer, body)
+    if decode.thinking is not None:
+        thought = thought_of(tokenizer, prompt, body, decode.thinking)
+        begins = begins_to_think(tokenizer, prompt, decode.thinking)
+        begun = decode.thinking.start if begins else ""
+        answer = thought.begun + with_special(tokenizer, body[thought.answer_from :])
+        raw = begun + raw if form.whole else answer
+    raw = _cut(raw, decode.stop)
+    said = form.said(raw, tools)
+    if said.problem:
+        return replace(one, text=raw.strip(), unread=said.problem)
+    if not said.calls:
+        return one
+    text = said.text if decode.show_special_tokens else _hidden(tokenizer, said.text)
+    thinking = said.thinking or one.thinking
+    return replace(one, text=text.strip(), calls=said.calls, thinking=thinking)
+
+
+def _hidden(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+    """Return a text without the special tokens that are spelt in it."""
+    for token in tokenizer.added_tokens_decoder.values():
+        if token.special:
+            text = text.replace(token.content, "")
+    return text
 
 
 def _parts(

@@ -15,7 +15,8 @@ character, and the tokenizer sees the pieces one after the other.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from types import MappingProxyType
@@ -29,12 +30,27 @@ from motet.models.bounded_text import (
     BadPrompt,
     TemplateRefused,
     chat_text,
+    strings_in,
+    template_of,
     token_ids,
     token_spans,
 )
+from motet.models.tool_forms import form_of, probe_text
 
-ChatRow = Mapping[str, str]
-"""A message: role, content and perhaps name."""
+ChatRow = Mapping[str, Any]
+"""A message as templates read it: role, content, perhaps a name, and perhaps calls, which are
+nested values."""
+Tools = Sequence[Mapping[str, Any]]
+"""Descriptions of tools, as in OpenAI's API. They may be a stranger's."""
+_KNOWN = frozenset(
+    (
+        "role", "content", "name", "reasoning_content", "thinking", "tool_calls", "tool_call_id",
+        "type", "function", "id", "arguments", "description", "parameters", "properties",
+        "required", "items", "enum", "anyOf", "oneOf", "default", "nullable",
+        "additionalProperties",
+    )
+)  # fmt: skip
+"""Keys of rows and tools that templates look for, so that they must stay as they are."""
 
 _PRIVATE = range(0xF0000, 0xFFFFE)
 _PRIVATE_USE = re.compile(f"[{chr(_PRIVATE[0])}-{chr(_PRIVATE[-1])}]")
@@ -84,33 +100,40 @@ def chat_ids(
     tokenizer: PreTrainedTokenizerBase,
     rows: Sequence[ChatRow],
     variables: Mapping[str, Any] = MappingProxyType({}),
+    tools: Tools = (),
 ) -> list[int]:
     """Return the token ids of a chat in the tokenizer's template, ready for a completion.
 
-    The template reads `variables` as its own.
+    The template reads `variables` as its own, and shows `tools`.
 
     A last message of the assistant is continued: nothing follows its content. All special tokens
     are the template's own.
 
     Raises: SamplerFault; TemplateRefused.
     """
-    control = control_tokens(tokenizer)
-    spelt = [{key: _spelt(tokenizer, control, value) for key, value in row.items()} for row in rows]
-    spells = any(places for row in spelt for places in row.values())
-    own = _rendered(tokenizer, rows, variables)
-    if not spells and not _may_join(control, rows):
+    control = control_tokens(tokenizer, tools=bool(tools) or _has_calls(rows))
+    given = (*rows, *tools)
+    spelt = {text: _spelt(tokenizer, control, text) for text in dict.fromkeys(_texts(given))}
+    spells = any(spelt.values())
+    own = _rendered(tokenizer, rows, variables, tools)
+    if not spells and not _may_join(control, given):
         return token_ids(tokenizer, own)
-    marks = _Marks(control, rows, str(tokenizer.get_chat_template()))
+    marks = _Marks(control, list(spelt), template_of(tokenizer, tools))
+
+    def rendered(*, all_keys: bool) -> _Read:
+        marked, offered = (
+            [marks.marked(one, spelt, all_keys=all_keys) for one in some] for some in (rows, tools)
+        )
+        return marks.read(_rendered(tokenizer, marked, variables, offered))
+
     # Every character of a message that a special token could need is marked. This tells which
     # tokens the template writes, but a template that looks for <think> in a message finds none.
-    marked = marks.marked(rows, spelt, all_keys=True)
-    whole = marks.read(_rendered(tokenizer, marked, variables))
+    whole = rendered(all_keys=True)
     if not spells and _written(control, own) == whole.written:
         return token_ids(tokenizer, own)
     # Only what is spelt is marked. If the template joins pieces of a message to a special token,
     # this shows more tokens than before.
-    marked = marks.marked(rows, spelt, all_keys=False)
-    some = marks.read(_rendered(tokenizer, marked, variables))
+    some = rendered(all_keys=False)
     safe = some if some.written == whole.written else whole
     return _pieces(tokenizer, control, safe.text, safe.cuts, safe.written)
 
@@ -153,15 +176,35 @@ def _pieces(
     return ids
 
 
+def _texts(given: Any) -> Iterator[str]:
+    """Yield every text of messages and tools, also the keys that are no template's own."""
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, Mapping):
+        yield from (name for name in given if name not in _KNOWN)
+        yield from _texts(list(given.values()))
+    elif isinstance(given, list | tuple):
+        for one in given:
+            yield from _texts(one)
+
+
+def _has_calls(rows: Sequence[ChatRow]) -> bool:
+    return any("tool_calls" in row or row.get("role") == "tool" for row in rows)
+
+
 def _rendered(
-    tokenizer: PreTrainedTokenizerBase, rows: Sequence[ChatRow], variables: Mapping[str, Any]
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[ChatRow],
+    variables: Mapping[str, Any],
+    tools: Tools,
 ) -> str:
     """Render a chat, with the header of an answer or up to the end of the answer that has begun."""
     if not rows or rows[-1].get("role") != "assistant":
-        return chat_text(tokenizer, rows, variables)
-    end = _unused(rows, str(tokenizer.get_chat_template()), 1, last=True)[0]
+        return chat_text(tokenizer, rows, variables, tools=tools)
+    used = strings_in((*rows, *tools))
+    end = _unused(used, template_of(tokenizer, tools), 1, last=True)[0]
     begun = {**rows[-1], "content": rows[-1]["content"] + end}
-    whole = chat_text(tokenizer, [*rows[:-1], begun], variables, answer=False)
+    whole = chat_text(tokenizer, [*rows[:-1], begun], variables, answer=False, tools=tools)
     text, found, _ = whole.rpartition(end)
     if not found:
         raise TemplateRefused(
@@ -184,13 +227,19 @@ def _spelt(tokenizer: PreTrainedTokenizerBase, control: ControlTokens, text: str
     return sorted(more.union(places))
 
 
-def _may_join(control: ControlTokens, rows: Sequence[ChatRow]) -> bool:
-    """Return whether parts of the messages could form a special token in some template."""
-    return any(
-        control.keys.search(value) is not None or (key == "name" and _is_part(control, value))
-        for row in rows
-        for key, value in row.items()
-    )
+def _may_join(control: ControlTokens, given: Any, key: str = "") -> bool:
+    """Return whether parts of the messages and tools could form a special token in some
+    template."""
+    if isinstance(given, str):
+        part = key == "name" and _is_part(control, given)
+        return part or control.keys.search(given) is not None
+    if isinstance(given, Mapping):
+        names = (name for name in given if name not in _KNOWN)
+        return any(_may_join(control, name, "name") for name in names) or any(
+            _may_join(control, value, name) for name, value in given.items()
+        )
+    inner = given if isinstance(given, list | tuple) else ()
+    return any(_may_join(control, one, key) for one in inner)
 
 
 def _is_part(control: ControlTokens, name: str) -> bool:
@@ -217,10 +266,10 @@ class _Marks:
     than other characters.
     """
 
-    def __init__(self, control: ControlTokens, rows: Sequence[ChatRow], template: str) -> None:
+    def __init__(self, control: ControlTokens, texts: Sequence[str], template: str) -> None:
         self._control = control
-        characters = sorted({one for row in rows for value in row.values() for one in value})
-        free = _unused(rows, template, 2 * len(characters))
+        characters = sorted(set().union(*texts))
+        free = _unused(texts, template, 2 * len(characters))
         self._soft = dict(zip(characters, free, strict=False))
         self._firm = dict(zip(characters, free[len(characters) :], strict=True))
         self._back = {mark: one for kind in (self._soft, self._firm) for one, mark in kind.items()}
@@ -232,19 +281,22 @@ class _Marks:
         return cls(control, (), "")
 
     def marked(
-        self,
-        rows: Sequence[ChatRow],
-        spelt: Sequence[Mapping[str, Sequence[int]]],
-        *,
-        all_keys: bool,
-    ) -> list[ChatRow]:
-        """Return the messages with marks at the places in `spelt`; with `all_keys`, also at every
-        character that a special token could need.
+        self, given: Any, spelt: Mapping[str, Sequence[int]], *, all_keys: bool, key: str = ""
+    ) -> Any:
+        """Return a message or a tool with marks at the places in `spelt`, which has those of each
+        text; with `all_keys`, also at every character that a special token could need.
         """
-        return [
-            {key: self._one(key, value, places[key], all_keys) for key, value in row.items()}
-            for row, places in zip(rows, spelt, strict=True)
-        ]
+        if isinstance(given, str):
+            return self._one(key, given, spelt[given], all_keys)
+        if isinstance(given, Mapping):
+            return {
+                name if name in _KNOWN else self._one("name", name, spelt[name], all_keys):
+                self.marked(value, spelt, all_keys=all_keys, key=name)
+                for name, value in given.items()
+            }  # fmt: skip
+        if isinstance(given, list | tuple):
+            return [self.marked(one, spelt, all_keys=all_keys, key=key) for one in given]
+        return given
 
     def _one(self, key: str, value: str, firm: Sequence[int], all_keys: bool) -> str:
         letters = list(value)
@@ -284,11 +336,11 @@ def _touches(place: int, spelling: str, places: set[int]) -> bool:
     return bool(places) and not places.isdisjoint(range(place, place + len(spelling)))
 
 
-def _unused(rows: Sequence[ChatRow], template: str, count: int, *, last: bool = False) -> list[str]:
-    """Return characters for private use that neither the chat nor the template has."""
+def _unused(texts: Iterable[str], template: str, count: int, *, last: bool = False) -> list[str]:
+    """Return characters for private use that neither the texts nor the template have."""
     if not count:
         return []
-    used = set(template).union(*(value for row in rows for value in row.values()))
+    used = set(template).union(*texts)
     free = (
         chr(code) for code in (reversed(_PRIVATE) if last else _PRIVATE) if chr(code) not in used
     )
@@ -302,30 +354,34 @@ def _unused(rows: Sequence[ChatRow], template: str, count: int, *, last: bool = 
 
 # -------------------------------------------------------------------------------- which tokens
 
-_CONTROL: WeakKeyDictionary[PreTrainedTokenizerBase, tuple[object, ControlTokens]] = (
+_CONTROL: WeakKeyDictionary[PreTrainedTokenizerBase, dict[bool, tuple[object, ControlTokens]]] = (
     WeakKeyDictionary()
 )
 
 
-def control_tokens(tokenizer: PreTrainedTokenizerBase) -> ControlTokens:
+def control_tokens(tokenizer: PreTrainedTokenizerBase, *, tools: bool = False) -> ControlTokens:
     """Return the tokens that no text may become.
 
     These are all special tokens, and those that the chat template writes between the messages of a
     chat although the tokenizer does not call them special. A token for a part of an answer, such as
-    <think>, is not one of them if the tokenizer does not call it special.
+    <think>, is not one of them if the tokenizer does not call it special. With `tools`, the tokens
+    that the template writes around calls and results are among them, too.
     """
     template = tokenizer.chat_template
     version = (str(template), len(tokenizer))
-    if (known := _CONTROL.get(tokenizer)) is not None and known[0] == version:
+    made = _CONTROL.setdefault(tokenizer, {})
+    if (known := made.get(tools)) is not None and known[0] == version:
         return known[1]
     added = tokenizer.added_tokens_decoder
     special = {one.content for one in added.values() if one.special}
     special.update(map(str, tokenizer.all_special_tokens))
     if template is not None:
         special |= _turn_tokens(tokenizer, {one.content for one in added.values()} - special)
+    if template is not None and tools:
+        special |= _tool_tokens(tokenizer, {one.content for one in added.values()} - special)
     # A text with the character of a token of one character cannot be written in another way.
     found = _control(tokenizer, {one for one in special if len(one) > 1})
-    _CONTROL[tokenizer] = (version, found)
+    made[tools] = (version, found)
     return found
 
 
@@ -387,6 +443,21 @@ def _turn_tokens(tokenizer: PreTrainedTokenizerBase, tokens: set[str]) -> set[st
         }
         found |= set(written) - inner - {f"{one[0]}/{one[1:]}" for one in inner}
     return found
+
+
+def _tool_tokens(tokenizer: PreTrainedTokenizerBase, tokens: set[str]) -> set[str]:
+    """Return those of `tokens` that the chat template writes for calls and results alone."""
+    form = form_of(tokenizer)
+    if not form.native:
+        return set()
+    asked = {"role": "user", "content": _PROBE[0]}
+    said = {"role": "assistant", "content": _PROBE[1]}
+    plain = ""
+    for rows, answer in (([asked, said], False), ([asked, said, asked], True)):
+        with suppress(SamplerFault):
+            plain += chat_text(tokenizer, rows, answer=answer)
+    written = probe_text(tokenizer, as_text=form.as_text)
+    return {one for one in tokens if one in written and one not in plain}
 
 
 def _between(tokenizer: PreTrainedTokenizerBase) -> list[str]:

@@ -24,6 +24,7 @@ from transformers.cache_utils import Cache
 
 from motet.core import Completion, Fault
 from motet.core.seeding import uniforms
+from motet.core.tools import ToolSchema
 from motet.models import devices
 from motet.models.adapters import Mix
 from motet.models.attention import give_room, leave, select_rows, share_prompts
@@ -61,6 +62,8 @@ class DecodeRequest:
     key: int
     greedy: bool = False
     version: int = 0
+    tools: tuple[ToolSchema, ...] = ()
+    """The tools that the prompt offers."""
 
 
 OnCompletion: TypeAlias = Callable[[int, Completion | Fault], None]
@@ -378,7 +381,8 @@ class _SampledTokens:
         ]
         decodes = [request.decode for request in requests]
         prompts = [self._prompts[row] for row in rows]
-        finished = with_texts(self._tokenizer, sampled, decodes, prompts, self._ends)
+        tools = [request.tools for request in requests]
+        finished = with_texts(self._tokenizer, sampled, decodes, prompts, self._ends, tools)
         finished = [
             self._steering.fault(row) or one for row, one in zip(rows, finished, strict=True)
         ]

@@ -10,7 +10,7 @@ No text of a prompt becomes a special token (content.py).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -19,10 +19,25 @@ from weakref import WeakKeyDictionary
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Chat, Fault, Message, Prompt, SampleRequest
+from motet.core.tools import ToolSchema
 from motet.errors import SamplerFault
-from motet.models.bounded_text import BadPrompt, TemplateRefused, TokenizerFault, token_ids
+from motet.models.bounded_text import (
+    BadPrompt,
+    TemplateRefused,
+    TokenizerFault,
+    strings_in,
+    token_ids,
+)
 from motet.models.content import chat_ids, text_ids
 from motet.models.thinking import THINKING_KEYS
+from motet.models.tool_forms import (
+    call_rows,
+    form_of,
+    one_call_each,
+    plain_chat,
+    tools_of,
+    without_system,
+)
 
 LOOSEST = 32
 """Characters. Real texts have 2 to 6 of them a token. A prompt with more than this, for each token
@@ -81,9 +96,34 @@ def check_whole(texts: Iterable[str]) -> None:
 def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, variables: Variables) -> list[int]:
     if isinstance(prompt, str):
         return _opened(tokenizer, prompt)
+    tools = tools_of(prompt)
+    if _has_tools(prompt) and not form_of(tokenizer).native:
+        return _in_plain_form(tokenizer, prompt, variables)
     if tokenizer.chat_template is None:
         return _opened(tokenizer, _plain(prompt))
-    return _templated(tokenizer, prompt, variables)
+    return _templated(tokenizer, prompt, variables, tools)
+
+
+def _in_plain_form(
+    tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables
+) -> list[int]:
+    """Return the ids of a chat whose tools, calls and results are texts.
+
+    Some templates know no system message: then the user tells of the tools.
+    """
+    plain = plain_chat(chat, tools_of(chat))
+    if tokenizer.chat_template is None:
+        return _opened(tokenizer, _plain(plain))
+    try:
+        return _templated(tokenizer, plain, variables, ())
+    except BadPrompt:
+        if chat[0].role == "system" or plain[0].role != "system":
+            raise
+        return _templated(tokenizer, without_system(plain), variables, ())
+
+
+def _has_tools(chat: Chat) -> bool:
+    return any(one.tools or one.calls or one.role == "tool" for one in chat)
 
 
 def _opened(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -114,40 +154,83 @@ def _plain(chat: Chat) -> str:
     return "\n".join(lines if begun else [*lines, "assistant:"])
 
 
-def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables) -> list[int]:
-    if any(message.name for message in chat) and not _shows_names(tokenizer, chat, variables):
+def _templated(
+    tokenizer: PreTrainedTokenizerBase,
+    chat: Chat,
+    variables: Variables,
+    tools: Sequence[ToolSchema],
+) -> list[int]:
+    named = any(message.name and message.role != "tool" for message in chat)
+    if named and not _shows_names(tokenizer, chat, variables, tools):
         chat = tuple(_named(message) for message in chat)
-    return _apply(tokenizer, chat, variables)
+    return _apply(tokenizer, chat, variables, tools)
 
 
-def _apply(tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables) -> list[int]:
-    try:
-        return chat_ids(tokenizer, [_row(message) for message in chat], variables)
-    except TemplateRefused as error:
-        roles = ", ".join(message.role for message in chat)
-        raise BadPrompt(f"the model's chat template rejects a chat of {roles}: {error}") from error
+def _apply(
+    tokenizer: PreTrainedTokenizerBase,
+    chat: Chat,
+    variables: Variables,
+    tools: Sequence[ToolSchema],
+) -> list[int]:
+    as_text = form_of(tokenizer).as_text if _has_tools(chat) else False
+    offered = [one.function for one in tools]
+    refused: TemplateRefused | None = None
+    for form in _forms(chat):
+        try:
+            return chat_ids(
+                tokenizer, [_row(message, as_text) for message in form], variables, offered
+            )
+        except TemplateRefused as error:
+            refused = refused or error
+    roles = ", ".join(message.role for message in chat)
+    raise BadPrompt(f"the model's chat template rejects a chat of {roles}: {refused}") from refused
 
 
-def _row(message: Message) -> dict[str, str]:
-    """Return a message as templates read it."""
+def _forms(chat: Chat) -> Iterator[Chat]:
+    """Yield a chat, and then forms of it for templates that refuse several calls in one message, or
+    thinking and content before a call."""
+    yield chat
+    if any(message.calls for message in chat):
+        yield one_call_each(chat)
+        yield tuple(
+            replace(one, thinking="") if one.calls and one.content else one
+            for one in one_call_each(chat)
+        )
+
+
+def _row(message: Message, as_text: bool) -> dict[str, Any]:
+    """Return a message as templates read it.
+
+    `as_text`: whether they take the arguments of calls as a JSON text.
+    """
     given = {
         "role": message.role,
         "content": message.content,
         "name": message.name,
         **dict.fromkeys(THINKING_KEYS, message.thinking or None),
+        "tool_calls": call_rows(message.calls, as_text) or None,
+        "tool_call_id": message.call_id or None,
     }
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _shows_names(tokenizer: PreTrainedTokenizerBase, chat: Chat, variables: Variables) -> bool:
+def _shows_names(
+    tokenizer: PreTrainedTokenizerBase,
+    chat: Chat,
+    variables: Variables,
+    tools: Sequence[ToolSchema],
+) -> bool:
     """Test whether the template uses `name`. Rendering is a surer test than reading its source."""
-    nameless = tuple(replace(message, name=None) for message in chat)
-    return _apply(tokenizer, chat, variables) != _apply(tokenizer, nameless, variables)
+    nameless = tuple(
+        message if message.role == "tool" else replace(message, name=None) for message in chat
+    )
+    shown = _apply(tokenizer, chat, variables, tools)
+    return shown != _apply(tokenizer, nameless, variables, tools)
 
 
 def _named(message: Message) -> Message:
     """Put the name at the beginning of the content, for templates that do not use it."""
-    if message.name is None:
+    if message.name is None or message.role == "tool":
         return message
     return replace(message, content=f"{message.name}: {message.content}", name=None)
 
@@ -185,7 +268,14 @@ def _size(prompt: Prompt) -> str:
 def _texts(prompt: Prompt) -> list[str]:
     if isinstance(prompt, str):
         return [prompt]
-    return [message.content + message.thinking for message in prompt]
+    return [message.content + message.thinking + "".join(_of_tools(message)) for message in prompt]
+
+
+def _of_tools(message: Message) -> Iterator[str]:
+    for call in message.calls:
+        yield from (call.name, *strings_in(call.arguments))
+    for tool in message.tools:
+        yield from strings_in(tool.function)
 
 
 def fit_request(

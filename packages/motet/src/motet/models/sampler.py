@@ -34,6 +34,7 @@ from motet.models.forward import score_requests
 from motet.models.memory import oom_hint
 from motet.models.prompts import fit_request
 from motet.models.shards import Shards, gathered
+from motet.models.tool_forms import tools_of
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,7 @@ class LocalSampler:
                 request.keys[row.index],
                 request.greedy,
                 self.versions[request.policy],
+                tools_of(request.prompt),
             )
             for prompt, row, request in zip(read, rows, asked, strict=True)
         ]

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -57,6 +58,9 @@ def import_all() -> None:
     import jinja2.debug  # jinja imports this when a template fails
     import tokenizers  # noqa: F401
 
+    with suppress(ImportError):  # earlier versions of transformers have no such parser
+        import transformers.utils.chat_parsing  # noqa: F401
+
     time.tzset()  # a template may need the date, and the time zone is in a file
     ready = {
         "do": "render",
@@ -65,6 +69,7 @@ def import_all() -> None:
         "answer": True,
         "date": None,
         "variables": {},
+        "tools": [],
     }
     render(
         ready
@@ -112,6 +117,8 @@ def answer(asked: dict[str, Any], known: dict[str, Any]) -> Any:
         case "encode":
             read = known[asked["name"]].encode(asked["text"], add_special_tokens=asked["special"])
             return {"ids": read.ids} | ({"spans": read.offsets} if asked["spans"] else {})
+        case "parse":
+            return parsed(asked)
         case "match":
             pattern = re.compile(asked["pattern"])
             return [name for name in asked["names"] if pattern.fullmatch(name)]
@@ -128,6 +135,7 @@ def render(asked: dict[str, Any]) -> str:
     # The result is a pair, which its annotation does not say.
     rendered: Sequence[Any] = chat_template_utils.render_jinja_template(
         [asked["rows"]],
+        tools=asked["tools"] or None,
         chat_template=asked["template"],
         add_generation_prompt=asked["answer"],
         **asked["tokens"] | asked["variables"],
@@ -136,6 +144,17 @@ def render(asked: dict[str, Any]) -> str:
     if len(text) > MOST_TEXT:
         raise TooLong(f"got a prompt of {len(text):,} characters; expected at most {MOST_TEXT:,}")
     return text
+
+
+def parsed(asked: dict[str, Any]) -> dict[str, Any]:
+    """Read a completion with a response template of transformers."""
+    from transformers.utils.chat_parsing import parse_response
+
+    # What the prompt has begun of the answer is not known here.
+    message: dict[str, Any] = parse_response(
+        asked["text"], asked["template"], prefix="", tools=asked["tools"]
+    )
+    return message
 
 
 def lock() -> None:

@@ -15,7 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from motet.clients.endpoint import ChatAnswer
-from motet.core import StopReason, Usage
+from motet.core import StopReason, ToolCall, Usage
+from motet.core.records import as_json
 from motet.errors import ConfigError
 from motet.safety.reading import LINE, ROWS, open_regular, read_lines
 
@@ -30,6 +31,8 @@ class KeptAnswer(BaseModel):
     stop: StopReason
     prompt_tokens: NonNegativeInt | None
     completion_tokens: NonNegativeInt | None
+    calls: tuple[ToolCall, ...] = ()
+    unread: str = ""
 
 
 def key_of(request: Mapping[str, Any], sampling_key: int) -> str:
@@ -68,7 +71,7 @@ class AnswerFile:
             file.seek(self._places[key])
             found = _read(file.readline(LINE), f"{self._path}, at byte {file.tell()}")
         usage = Usage(found.prompt_tokens, found.completion_tokens)
-        return ChatAnswer(found.text, found.stop, usage)
+        return ChatAnswer(found.text, found.stop, usage, found.calls, found.unread)
 
     def keep(self, key: str, answer: ChatAnswer) -> None:
         """Append an answer. A kill leaves the whole line or a part that is not read.
@@ -77,14 +80,18 @@ class AnswerFile:
         """
         if not self.writes:
             return
-        said = KeptAnswer(
-            key=key,
-            text=answer.text,
-            stop=answer.stop,
-            prompt_tokens=answer.usage.prompt_tokens,
-            completion_tokens=answer.usage.completion_tokens,
-        )
-        line = json.dumps(said.model_dump()).encode() + b"\n"
+        said: dict[str, Any] = {
+            "key": key,
+            "text": answer.text,
+            "stop": answer.stop,
+            "prompt_tokens": answer.usage.prompt_tokens,
+            "completion_tokens": answer.usage.completion_tokens,
+        }
+        if answer.calls:
+            said["calls"] = as_json(answer.calls)
+        if answer.unread:
+            said["unread"] = answer.unread
+        line = json.dumps(said).encode() + b"\n"
         try:
             handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
             with os.fdopen(handle, "wb") as file:

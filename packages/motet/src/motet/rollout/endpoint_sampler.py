@@ -77,6 +77,8 @@ class EndpointSampler:
             temperature=request.decode.temperature,
             thinking=thinking,
             usage=answer.usage,
+            calls=answer.calls,
+            unread=answer.unread,
         )
 
     def _request(self, request: SampleRequest, key: int) -> dict[str, Any]:

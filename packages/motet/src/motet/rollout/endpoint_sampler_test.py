@@ -1,10 +1,11 @@
 import asyncio
+import json
 
 import pytest
 
 from motet.clients.endpoint import Endpoint
 from motet.clients.http_client import ServerAway
-from motet.core import Fault, Message, SampleRequest, Usage
+from motet.core import Fault, Message, SampleRequest, ToolCall, ToolSchema, Usage
 from motet.rollout.answer_file import AnswerFile
 from motet.rollout.endpoint_sampler import EndpointSampler
 from motet.settings import Decode, Thinking
@@ -156,3 +157,60 @@ def test_an_empty_answer_is_one():
     with running(ChatServer(lambda asked: completion(""))) as server:
         (answer,) = ask(server, request(0, keys=(1,)))
     assert answer.completions[0].text == ""
+
+
+ADD = ToolSchema("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
+CALL = ToolCall("add", {"a": 3}, "call00001")
+
+
+def calling(*functions, content=None):
+    calls = [{"id": str(n), "type": "function", "function": one} for n, one in enumerate(functions)]
+    message = {"role": "assistant", "content": content, "tool_calls": calls}
+    body = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    return lambda asked: (200, json.dumps(body).encode())
+
+
+def test_tools_calls_and_results_are_those_of_the_protocol(tmp_path):
+    chat = (
+        Message("user", "3?", tools=(ADD,)),
+        Message("assistant", "I add.", calls=(CALL,)),
+        Message("tool", "3", "add", call_id="call00001"),
+    )
+    answers = AnswerFile(tmp_path / "answers.jsonl", writes=True)
+    with running(ChatServer(calling({"name": "add", "arguments": '{"a": 4}'}))) as server:
+        (answer,) = ask(server, request(0, chat, keys=(5,)), answers=answers)
+        (again,) = ask(server, request(0, chat, keys=(5,)), answers=answers)
+    (asked,) = server.asked
+    assert asked["tools"] == [ADD.function]
+    assert asked["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": "I add.",
+            "tool_calls": [
+                {
+                    "type": "function",
+                    "id": "call00001",
+                    "function": {"name": "add", "arguments": '{"a": 3}'},
+                }
+            ],
+        },
+        {"role": "tool", "content": "3", "tool_call_id": "call00001"},
+    ]
+    (said,) = answer.completions
+    assert (said.text, said.calls, said.unread) == ("", (ToolCall("add", {"a": 4}),), "")
+    assert again == answer, "kept answers have their calls"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"), [("{", "its arguments are no JSON"), ("[1]", "expected an object")]
+)
+def test_a_broken_call_of_a_server_is_told_to_its_agent(arguments, why, tmp_path):
+    behave = calling({"name": "add", "arguments": arguments}, content="So.")
+    answers = AnswerFile(tmp_path / "answers.jsonl", writes=True)
+    with running(ChatServer(behave)) as server:
+        (answer,) = ask(server, request(0, keys=(5,)), answers=answers)
+        (again,) = ask(server, request(0, keys=(5,)), answers=answers)
+    (said,) = answer.completions
+    assert (said.text, said.calls) == ("So.", ())
+    assert why in said.unread
+    assert again == answer

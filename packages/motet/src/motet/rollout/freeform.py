@@ -29,8 +29,11 @@ from typing import Any
 from motet.core import Environment, Prompt, Reply, Score, Task, Transition
 from motet.core.accepted import as_prompt
 from motet.core.seeding import derive
+from motet.core.tools import Tool, wrong_tool
 from motet.errors import ConfigError, EnvironmentFault
+from motet.settings import ToolUse
 from motet.user_code.timeout_guard import retrieve_exception
+from motet.user_code.tool_runs import Chain, offered
 
 
 @dataclass(frozen=True)
@@ -224,15 +227,31 @@ class Player:
     def __init__(self, name: str, run: ProgramRun) -> None:
         self._name, self._run = name, run
 
-    async def ask(self, prompt: Prompt) -> Reply:
+    async def ask(self, prompt: Prompt, tools: Sequence[Tool] = ()) -> Reply:
         """Return the agent's reply to `prompt`: a string, or Messages, or dicts with `role` and
         `content`.
+
+        With `tools`, the agent may call them before it answers: each round of calls is a question
+        of its own, which shows it the results. `motet.tool` makes a tool of a function.
 
         Concurrent questions to several agents (asyncio.gather, a TaskGroup) form one Round, if the
         program asks them before it waits for anything else. Concurrent questions to the same agent
         are answered one after the other.
         """
-        return await self._run.ask(self._name, as_prompt(prompt, f"the question to {self._name}"))
+        asked = as_prompt(prompt, f"the question to {self._name}")
+        if not tools:
+            return await self._run.ask(self._name, asked)
+        wrong = next(filter(None, map(wrong_tool, tools)), "")
+        if wrong:
+            raise EnvironmentFault(
+                f"{self._name} is asked with {wrong}: write @motet.tool above a function"
+            )
+        own, limits, chain = {one.name: one for one in tools}, ToolUse(), Chain()
+        while True:
+            reply = await self._run.ask(self._name, offered(asked, tools, chain))
+            if not (reply.calls or reply.unread) or chain.rounds == limits.rounds:
+                return reply
+            chain = await chain.after(reply, own, limits)
 
 
 class Agents:

@@ -1,13 +1,13 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from motet.core import Episode, Message, Reply, Round, Score, Task, Transition, walk
-from motet.errors import ConfigError
+from motet.core import Episode, Message, Reply, Round, Score, Task, ToolCall, Transition, walk
+from motet.errors import ConfigError, EnvironmentFault
 from motet.rollout.collect import collect
 from motet.rollout.freeform import Agents, FreeForm, FreeFormProgram, Transcript
 from motet.settings import Plan
@@ -528,3 +528,48 @@ def test_a_program_cannot_catch_the_pause_by_accident() -> None:
 
     root = _root(_play(careful, ("solver",), (1,)))
     assert root.outcomes[0].rewards["solver"] == float(root.samples["solver"][0].text)
+
+
+@dataclass(frozen=True)
+class Adds:
+    """A tool."""
+
+    name: str = "add"
+    description: str = "Adds."
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+
+    def __call__(self, a, b):
+        return a + b
+
+
+def test_a_question_may_offer_tools_and_its_reply_is_the_answer_after_the_calls():
+    async def program(task, agents):
+        reply = await agents.a.ask("3 + 4?", tools=[Adds()])
+        return Score(float(reply.text == "7"))
+
+    async def play():
+        environment = FreeForm(program, ["a"])
+        state = await environment.start(Task("t", {}), 0)
+        first = environment.observe(state)["a"]
+        call = Reply("", calls=(ToolCall("add", {"a": 3, "b": 4}),))
+        moved = await environment.step(state, {"a": call}, 0)
+        second = environment.observe(moved.state)["a"]
+        again = await environment.step(state, {"a": call}, 0)
+        ended = [await environment.step(one.state, {"a": Reply("7")}, 0) for one in (moved, again)]
+        await environment.close(state)
+        return first, second, ended
+
+    first, second, ended = asyncio.run(play())
+    assert (first[0].content, first[0].tools[0].name) == ("3 + 4?", "add")
+    assert second[:1] == first
+    assert [message.role for message in second[1:]] == ["assistant", "tool"]
+    assert second[-1].content == "7"
+    assert [(one.done, one.rewards) for one in ended] == [(True, {"a": 1.0})] * 2
+
+
+def test_a_question_with_a_bare_function_says_how_to_make_a_tool_of_it():
+    async def program(task, agents):
+        return Score(float((await agents.a.ask("?", tools=[len])).text == "7"))
+
+    with pytest.raises(EnvironmentFault, match=r"without name.* write @motet.tool"):
+        asyncio.run(FreeForm(program, ["a"]).start(Task("t", {}), 0))

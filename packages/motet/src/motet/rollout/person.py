@@ -43,4 +43,4 @@ def _shown(prompt: Prompt) -> str:
 
 
 def _line(message: Message) -> str:
-    return f"{message.name or message.role}: {message.content}"
+    return f"{message.name or message.role}: {message.shown}"

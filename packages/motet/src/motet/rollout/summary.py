@@ -8,6 +8,7 @@ represent it in later turns. The weights of a turn add up to the share of the ga
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from statistics import correlation
 
 from motet.core import Completion, Episode, Fault, Outcome, Round, walk
@@ -236,6 +237,27 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         endpoints=joined_use(*(one.endpoints for one in stats)) or None,
         **_answers(episodes),
     )
+
+
+def tool_use(episodes: Sequence[Episode]) -> dict[str, tuple[int, int]]:
+    """Count the calls of each agent whose prompts offer tools: agent -> (calls, errors).
+
+    A call that cannot be read is both. A result that is an error is an error.
+    """
+    calls: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    roots = (episode.root for episode in episodes if episode.root is not None)
+    for round_ in (found for root in roots for _, found in walk(root)):
+        for agent, prompt in round_.prompts.items():
+            if isinstance(prompt, str) or not any(message.tools for message in prompt):
+                continue
+            said = round_.samples[agent]
+            unread = sum(bool(one.unread) for one in said)
+            calls[agent] += unread + sum(len(one.calls) for one in said)
+            # The results behind the agent's last message are new in this Round.
+            read = takewhile(lambda message: message.role != "assistant", reversed(prompt))
+            errors[agent] += unread + sum(message.failed for message in read)
+    return {agent: (calls[agent], errors[agent]) for agent in calls}
 
 
 def _answers(episodes: Sequence[Episode]) -> dict[str, float | None]:

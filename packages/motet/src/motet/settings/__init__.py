@@ -31,6 +31,7 @@ from motet.settings.rollout import (
     Thinking,
     check_temperature,
 )
+from motet.settings.tools import ToolUse
 
 __all__ = [
     "COLDEST",
@@ -64,6 +65,7 @@ __all__ = [
     "Share",
     "Thinking",
     "TinyModel",
+    "ToolUse",
     "Warmup",
     "check_temperature",
     "tupled",

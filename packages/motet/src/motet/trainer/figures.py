@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from motet.core import Episode
 from motet.evaluation.influence import influence
-from motet.rollout.summary import EndpointUse, Summary
+from motet.rollout.summary import EndpointUse, Summary, tool_use
 from motet.trainer.loop import TrainStep
 
 PLAYED = (
@@ -41,6 +41,16 @@ def _bill(use: Mapping[str, EndpointUse]) -> dict[str, float]:
     }
 
 
+def called(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the counts of tool calls. Empty if no agent has tools."""
+    figures: dict[str, float] = {}
+    for agent, counts in tool_use(episodes).items():
+        for name, count in zip(("tool_calls", "tool_errors"), counts, strict=True):
+            figures[f"play/{name}/{agent}"] = count
+            figures[f"play/{name}"] = figures.get(f"play/{name}", 0) + count
+    return figures
+
+
 def debated(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the figures of a debate, with turns counted from 1. Empty outside debates.
 
@@ -72,12 +82,13 @@ def debated(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def of_step(step: TrainStep) -> dict[str, float]:
     """Return all metrics of a training step. Wall-clock metrics are under `time/`."""
-    return {**played(step.summary), **debated(step.episodes), **step.metrics, **_timed(step)}
+    spoken = {**called(step.episodes), **debated(step.episodes)}
+    return {**played(step.summary), **spoken, **step.metrics, **_timed(step)}
 
 
 def of_evaluation(summary: Summary, episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the metrics of an evaluation under `evaluate/`."""
-    figures = {**played(summary), **debated(episodes)}
+    figures = {**played(summary), **called(episodes), **debated(episodes)}
     return {name.replace("play/", "evaluate/", 1): value for name, value in figures.items()}
 
 
