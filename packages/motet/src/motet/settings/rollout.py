@@ -120,6 +120,10 @@ class Decode(Settings):
     """Variables of the chat template for this agent, such as enable_thinking: false. Those of
     `models.NAME.template_options` are for all agents of a model and are saved with it."""
 
+    def __hash__(self) -> int:
+        """A mapping, as in `template`, has no hash of its own."""
+        return hash(self.model_dump_json())
+
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
         most = None if self.thinking is None else self.thinking.max_tokens
