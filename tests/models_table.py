@@ -58,10 +58,15 @@ class Tried:
     refused_lora: str = ""
     """The reason why LoRA on all linear layers cannot be used."""
 
+    @property
+    def note(self) -> str:
+        """The mark of its footnote."""
+        return f"[^{self.kind.replace(' ', '-')}]"
+
     def row(self) -> str:
         if self.refused:
             return f"- **{self.kind}** (`{self.model}`): {self.refused}."
-        lora = "not on all linear layers [^1]" if self.refused_lora else "yes"
+        lora = f"not on all linear layers {self.note}" if self.refused_lora else "yes"
         cells = (
             self.kind,
             f"`{self.model}`",
@@ -174,7 +179,9 @@ def page(found: list[Tried]) -> str:
         *(one.row() for one in works),
     ]
     lines += ["", "### Refused, and why", "", *(one.row() for one in refused), ""]
-    return "\n".join(lines + [f"[^1]: {one.refused_lora}." for one in works if one.refused_lora])
+    return "\n".join(
+        lines + [f"{one.note}: {one.refused_lora}." for one in works if one.refused_lora]
+    )
 
 
 def main() -> None:

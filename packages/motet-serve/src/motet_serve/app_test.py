@@ -123,7 +123,7 @@ def test_a_stream_is_the_same_answer_in_pieces():
         assert told == choice.message.model_extra["agent_messages"]
 
 
-def test_what_an_agent_thought_stands_beside_its_answer():
+def test_what_an_agent_thought_and_called_stands_beside_its_answer():
     async def work(talk):
         thinks = Decode(thinking=Thinking())
         talk.team.team = replace(talk.team.team, decode={"a": Decode(), "b": thinks})
@@ -131,6 +131,12 @@ def test_what_an_agent_thought_stands_beside_its_answer():
         chunks = [one async for one in await talk.ask(model="team/b", stream=True)]
         return answers, chunks
 
+    async def call(talk):
+        asked = [{"role": "user", "content": "call"}]
+        return await talk.ask(model="team/a", messages=asked, show_messages=True)
+
+    (told,) = run(call).choices[0].message.model_extra["agent_messages"]
+    assert told["calls"] == ["add(a=3)"]
     (plain, thought), chunks = run(work)
     assert "reasoning_content" not in plain.choices[0].message.model_extra
     said = thought.choices[0].message.model_extra

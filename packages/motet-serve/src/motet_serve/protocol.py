@@ -276,8 +276,13 @@ ERROR_SCHEMA: dict[str, Any] = {
 
 
 def plain_message(message: AgentMessage) -> dict[str, Any]:
-    said = {"agent": message.agent, "turn": message.turn + 1, "content": message.text}
-    return said | _thought(message.thinking)
+    said: dict[str, Any] = {
+        "agent": message.agent,
+        "turn": message.turn + 1,
+        "content": message.text,
+    }
+    called = {"calls": list(message.calls)} if message.calls else {}
+    return said | _thought(message.thinking) | called
 
 
 def _thought(thinking: str) -> dict[str, str]:

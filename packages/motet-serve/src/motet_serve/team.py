@@ -50,6 +50,8 @@ class AgentMessage:
     completion_tokens: int
     thinking: str = ""
     """What the agent thought before it, with `decode.thinking`."""
+    calls: tuple[str, ...] = ()
+    """The calls of its tools, such as add(a=3, b=4)."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,10 @@ class _Noting:
         read, written = len(answer.prompt_tokens), len(said.tokens or ())
         if said.usage is not None:
             read, written = said.usage.prompt_tokens or 0, said.usage.completion_tokens or 0
-        message = AgentMessage(agent, turn, said.text, said.stop, read, written, said.thinking)
+        calls = tuple(map(str, said.calls))
+        message = AgentMessage(
+            agent, turn, said.text, said.stop, read, written, said.thinking, calls
+        )
         self.messages.append(message)
         self._on_message(message)
 

@@ -22,7 +22,8 @@ def converse(ask: Ask, write: Write, complain: Write, *, show: bool, lines: Iter
 
     def told(message: AgentMessage) -> None:
         if show:
-            write(f"[{message.agent}, turn {message.turn + 1}] {message.text.rstrip()}")
+            said = [message.text.rstrip(), *(f"calls {call}" for call in message.calls)]
+            write(f"[{message.agent}, turn {message.turn + 1}] {' '.join(filter(None, said))}")
 
     for text in texts_of(lines):
         try:
