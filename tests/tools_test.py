@@ -144,7 +144,7 @@ def test_commands_say_which_agent_has_which_tools_and_show_calls(
 ):
     config, run, _ = made
     line = (
-        "agent a may call now: up to 2 rounds of calls before an answer (tools.rounds 4, "
+        "agent a may call now in at most 2 round(s) before an answer (tools.rounds 4, "
         "rollout.samples of 3 turns)"
     )
     assert line in motet.dry_run(config).notes

@@ -97,7 +97,8 @@ BOTH = {
                                 "marlhf": ("train.tasks_per_step", 6)}),
     "collaboration_mode": ("centralized", {
         "madpo": ("centralized.tags", {"helper": "auxiliary", "main": "main"}),
-        "marlhf": ("team", {"joint": {"policy": ["joint"], "system": None, "decode": None, "tools": []}})}),
+        "marlhf": ("team", {"joint": {
+            "policy": ["joint"], "system": None, "decode": None, "tools": []}})}),
     "dpo_beta": (0.3, {"madpo": (f"{MADPO}.beta", 0.3)}),
     "rl_algorithm": ("maac", {"marlhf": ("algorithm.credit.kind", "critic")}),
     "reward_model_name": ("other/model", {"marlhf": ("models.reward.path", "other/model")}),

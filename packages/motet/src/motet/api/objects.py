@@ -85,6 +85,8 @@ def sections_of(objects: Mapping[str, Any]) -> dict[KeyPath, Any]:
     if "baseline" in given:
         found["algorithm", "credit", "baseline"] = _of(given["baseline"], "baseline", Baseline)
     for agent, own in given.get("tools", {}).items():
+        if not isinstance(own, list | tuple):
+            raise ConfigError(f"tools of agent {agent}: got {own!r}; expected a list of tools")
         found["team", agent, "tools"] = [
             one if isinstance(one, str | Mapping) else _kept(one) for one in own
         ]

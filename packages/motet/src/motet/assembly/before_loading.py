@@ -26,7 +26,7 @@ from motet.models.loading import class_name, stored_generation
 from motet.models.loading import load_config as load_config_of
 from motet.models.prompts import encode
 from motet.models.tool_forms import form_of
-from motet.settings import ChatTemplate
+from motet.settings import ChatTemplate, Decode
 from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, guarded, within
 
@@ -42,8 +42,10 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
     notes = endpoint_notes(setup.config)
     warnings = endpoint_warnings(setup.config)
     for agent in setup.config.team:
-        if (form := setup.config.decode_of(agent).format) is not None:
-            check_form(form)
+        decode = setup.config.decode_of(agent)
+        if decode.format is not None:
+            check_form(decode.format)
+        notes += _how_it_answers(agent, decode)
     played = {setup.config.policies[name].model for name in setup.team.policies}
     for name, base in setup.config.models.items():
         if isinstance(base, EmbeddedModel) or name not in bases or name not in played:
@@ -84,6 +86,21 @@ def _players(setup: TeamSetup, model: str) -> list[str]:
         for agent, player in config.team.items()
         if any(config.policies[policy].model == model for policy in player.policy)
     ]
+
+
+def _how_it_answers(agent: str, decode: Decode) -> list[str]:
+    """Return what is said of an agent that thinks, or whose answers have a form."""
+    notes: list[str] = []
+    if (thinking := decode.thinking) is not None:
+        most = f", {thinking.max_tokens} tokens at most" if thinking.max_tokens else ""
+        notes.append(
+            f"agent {agent} may think between {thinking.start} and {thinking.end}{most}: where its "
+            "prompt, or what it writes, begins so"
+        )
+    if decode.format is not None:
+        (kind,) = decode.format.model_dump(exclude_none=True)
+        notes.append(f"answers of agent {agent} have the form of decode.format ({kind})")
+    return notes
 
 
 def _beside_texts(name: str, source: str | Path) -> list[str]:

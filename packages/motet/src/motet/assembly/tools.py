@@ -11,8 +11,10 @@ from motet.core import Environment
 from motet.core.tools import Tool, wrong_tool
 from motet.environments.python_tool import PythonTool
 from motet.environments.tool_use import ToolGame
+from motet.environments.wrapper import Wrapper
 from motet.errors import ConfigError
 from motet.models.function_tools import tool
+from motet.rollout.freeform import FreeForm
 from motet.settings import ToolUse
 from motet.user_code.plugins import load_object
 
@@ -44,13 +46,25 @@ def with_tools(
                     "drop one (team.AGENT.decode.format=null, or team.AGENT.tools=[])"
                 )
             found[agent] = own
+    asking = asks_itself(environment)
+    if asking is not None:
+        asking.limits = config.tools
     if not found:
-        _refuse_limits(config)
+        if asking is None:
+            _refuse_limits(config)
         return environment, []
     turns = len(config.rollout.samples)
     _check_turns(config, environment, found)
     game = ToolGame(environment, found, config.tools, turns)
     return game, [*_notes(config, found), *dict.fromkeys(said)]
+
+
+def asks_itself(environment: Environment[Any]) -> FreeForm | None:
+    """Return the program whose questions may offer tools, if the environment is one."""
+    inner = environment
+    while isinstance(inner, Wrapper):
+        inner = inner.environment
+    return inner if isinstance(inner, FreeForm) else None
 
 
 def _tools(
@@ -121,8 +135,8 @@ def _check_turns(
 def _notes(config: RunConfig, tools: Mapping[str, Sequence[Tool]]) -> list[str]:
     turns, rounds = len(config.rollout.samples), config.tools.rounds
     return [
-        f"agent {agent} may call {', '.join(one.name for one in own)}: up to "
-        f"{min(rounds, turns - 1)} rounds of calls before an answer (tools.rounds {rounds}, "
+        f"agent {agent} may call {', '.join(one.name for one in own)} in at most "
+        f"{min(rounds, turns - 1)} round(s) before an answer (tools.rounds {rounds}, "
         f"rollout.samples of {turns} turns)"
         for agent, own in tools.items()
     ]

@@ -118,7 +118,7 @@ def test_functions_objects_and_python_are_tools(folder):
     assert names_of(setup, "solver") == ["look", "later", "own", "python"]
     assert setup.sandbox_level is not None
     assert setup.notes == [
-        "agent solver may call look, later, own, python: up to 2 rounds of calls before an answer "
+        "agent solver may call look, later, own, python in at most 2 round(s) before an answer "
         "(tools.rounds 4, rollout.samples of 3 turns)"
     ]
     assert setup.derived == [
@@ -197,7 +197,7 @@ def test_what_cannot_work_is_refused_in_one_line(folder, given, message):
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        (7, r"got 7, expected python, a function or an object at .* or {mcp: \[COMMAND"),
+        (7, r"tools\[0\]: got 7, expected a string"),
         ("Pyton", r"got 'Pyton', expected python"),
         ({"mcp": []}, "got the command .*expected words"),
         ({"mcp": "ftp://x"}, "got 'ftp://x', expected an address"),
@@ -206,7 +206,8 @@ def test_what_cannot_work_is_refused_in_one_line(folder, given, message):
             {"mcp": "http://localhost/mcp", "environment": ["X"]},
             "got environment X with the address",
         ),
-        ({"mpc": ["x"]}, "mpc"),
+        ({"mpc": ["x"]}, r"tools\[0\]\.mpc: unknown key; did you mean mcp\?"),
+        ({"mcp": ["x"], "onli": ["a"]}, r"tools\[0\]\.onli: unknown key; did you mean only\?"),
     ],
 )
 def test_an_entry_that_names_no_tool_is_refused_with_the_forms(folder, item, message):
@@ -232,6 +233,19 @@ def test_the_words_of_a_command_are_relative_to_the_config(folder):
         str(folder.resolve().parent / "x"),
     )
     assert server.only == ("./a",)
+
+
+def test_a_function_with_any_number_of_arguments_is_no_tool():
+    def total(*values: int) -> int:
+        """Adds.
+
+        Args:
+            values: The numbers.
+        """
+        return sum(values)
+
+    with pytest.raises(ConfigError, match=r"takes any number .*\*values.* such as a list"):
+        motet.tool(total)
 
 
 def test_motet_tool_makes_a_tool_of_a_function():

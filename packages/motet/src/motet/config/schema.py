@@ -304,6 +304,7 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
     return (
         _unfit_names(config)
         or _absent_names(config)
+        or _endless_thinking(config)
         or _unfit_critic(config)
         or _unfit_reward_model(config)
         or _unfit_pairs(config)
@@ -312,6 +313,22 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
         or _unused_names(config)
         or _quantised_and_trained(config)
     )
+
+
+def _endless_thinking(config: RunKeys) -> list[Complaint]:
+    """Check that every agent may write more tokens than it may think."""
+    found: list[Complaint] = []
+    for agent in config.team:
+        decode = config.decode_of(agent)
+        most = None if decode.thinking is None else decode.thinking.max_tokens
+        if most is not None and most >= decode.max_new_tokens:
+            text = (
+                f"team.{agent} has decode.thinking.max_tokens {most} and decode.max_new_tokens "
+                f"{decode.max_new_tokens}, which counts the thinking, too; expected fewer tokens "
+                "of thinking"
+            )
+            found.append((("team", agent), text))
+    return found
 
 
 def _unfit_names(config: RunKeys) -> list[Complaint]:

@@ -211,3 +211,18 @@ def test_a_critic_steps_as_everyone_does_but_for_what_it_says():
         critic={"optimizer": {"learning_rate": 1e-3}},
     ).critic_optimizer
     assert (chosen.learning_rate, chosen.schedule) == (1e-3, "linear")
+
+
+def test_an_agent_may_write_more_than_it_may_think():
+    """Its own settings count together with the common ones."""
+    for common, own, good in (
+        ({"max_new_tokens": 60}, {"thinking": {"max_tokens": 60}}, False),
+        ({"max_new_tokens": 600}, {"thinking": {"max_tokens": 500}}, True),
+        ({"thinking": {"max_tokens": 20}}, {"max_new_tokens": 20}, False),
+    ):
+        team = {"aux": {"policy": "aux", "decode": own}, "main": "main"}
+        if good:
+            config(decode=common, team=team)
+            continue
+        with pytest.raises(ValidationError, match=facts("team.aux … thinking.max_tokens … fewer")):
+            config(decode=common, team=team)

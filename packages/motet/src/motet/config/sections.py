@@ -10,18 +10,21 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     SerializerFunctionWrapHandler,
+    Tag,
     field_serializer,
     model_validator,
 )
 
 from codejudge import Limits
 from motet.settings import ByKey, ChatTemplate, Decode, Lora, Optimizer, Settings, TinyModel
+from motet.settings.kinds import TAG
 from motet.user_code.plugins import is_reference
 
 AtOnce = Annotated[int, Field(gt=0, le=1024)]
@@ -407,10 +410,8 @@ class McpServer(Settings):
         return self
 
 
-def _tool(value: Any) -> Any:
-    if isinstance(value, McpServer | Mapping) or (
-        isinstance(value, str) and (value in BUILT_IN or ":" in value)
-    ):
+def _named_tool(value: str) -> str:
+    if value in BUILT_IN or ":" in value:
         return value
     raise ValueError(
         f"got {value!r}, expected {' or '.join(BUILT_IN)}, a function or an object at "
@@ -420,6 +421,15 @@ def _tool(value: Any) -> Any:
 
 BUILT_IN = ("python",)
 """The tools that Motet has: docs/tools.md."""
+
+ToolConfig: TypeAlias = Annotated[
+    Annotated[str, AfterValidator(_named_tool), Tag(f"{TAG}name")]
+    | Annotated[McpServer, Tag(f"{TAG}server")],
+    Discriminator(
+        lambda value: TAG + ("server" if isinstance(value, Mapping | McpServer) else "name")
+    ),
+]
+"""What gives an agent one tool, or those of a server."""
 
 
 class AgentConfig(Settings):
@@ -432,7 +442,7 @@ class AgentConfig(Settings):
     """A system message that is put before the environment's prompt."""
     decode: Decode | None = None
     """Fields that differ from the common `decode`."""
-    tools: tuple[Annotated[str | McpServer, BeforeValidator(_tool)], ...] = ()
+    tools: tuple[ToolConfig, ...] = ()
     """What the agent may call before it answers (docs/tools.md): python, which runs code in the
     sandbox; a function or an object at package.module:NAME or ./file.py:NAME; a server of the Model
     Context Protocol, {mcp: [python, ./server.py]}."""

@@ -21,10 +21,12 @@ from motet.core import (
     Transition,
 )
 from motet.environments.tool_use import ToolGame
+from motet.errors import EnvironmentFault
 from motet.rollout.collect import collect
 from motet.settings import Decode, Plan, ToolUse
 from motet.user_code.timeouts import guarded, run_loop
-from motet.user_code.tool_runs import ToolError, as_text, bounded, run_tool
+from motet.user_code.tool_runs import Chain, ToolError, as_text, bounded, offered, run_tool
+from tests.fixtures.messages import says
 
 
 @dataclass
@@ -183,7 +185,7 @@ def leaves():
         (
             Given("add", leaves),
             ToolCall("add"),
-            "Error: EnvironmentFault: tool add called sys.exit",
+            "Error: tool add called sys.exit",
         ),
         (
             Given("add", add, parameters={"properties": {"a": {"type": "string"}}}),
@@ -240,11 +242,23 @@ def test_the_calls_of_a_turn_run_at_the_same_time():
         ({"a": [1, "ü", None]}, '{"a": [1, "ü", null]}'),
         (None, "null"),
         (7.5, "7.5"),
-        ({1}, "{1}"),
     ],
 )
 def test_results_become_text(value, text):
     assert as_text(value) == text
+
+
+@pytest.mark.parametrize("value", [{1}, object(), float])
+def test_an_object_is_no_result(value):
+    """Its text may have an address, which differs from run to run."""
+    _, result = chain_of(game(Given("add", lambda: value)), calls(ToolCall("add")))
+    assert result.failed
+    assert says(result.content, f"Error: it returned {type(value).__name__} … a text, a number")
+
+
+def test_two_tools_of_one_name_are_refused_wherever_they_are_offered():
+    with pytest.raises(EnvironmentFault, match="two tools with the name 'add'"):
+        offered("3 + 4?", [ADD, ADD], Chain())
 
 
 def test_a_long_or_broken_result_becomes_one_that_a_tokenizer_reads():

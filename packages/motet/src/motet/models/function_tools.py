@@ -1,11 +1,14 @@
 """Tools that are functions: their schemas from signatures and docstrings."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from motet.core.tools import Tool
 from motet.errors import ConfigError
+
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -40,4 +43,10 @@ def tool(function: Callable[..., Any]) -> Tool:
             "docstring that says what it does and, behind a line `Args:`, what each argument is "
             "(`NAME: what it is`)"
         ) from error
+    for name, one in inspect.signature(function).parameters.items():
+        if one.kind in _MANY:
+            raise ConfigError(
+                f"tool {said['name']} takes any number of arguments ({one}); expected named "
+                f"arguments with types, such as a list in place of {name}"
+            )
     return FunctionTool(function, said["name"], said["description"], said["parameters"])

@@ -249,7 +249,8 @@ def fit(
         size = _size(prompt) if ids is None else f"{len(ids)} tokens"
         raise LongPrompt(
             f"prompt has {size}, expected at most {context - 1} tokens in a context of "
-            f"{context}: shorten the prompt, or let agents read fewer earlier turns"
+            f"{context}: shorten the prompt, let agents read fewer earlier turns, or give an "
+            "embedded model a larger context (models.NAME.embedded.context)"
         )
     return ids
 

@@ -226,10 +226,6 @@ def test_nothing_is_learned_from_what_was_put_in(backbone: Backbone) -> None:
     ("given", "said"),
     [
         ({"thinking": {"closing": "Enough."}}, "expected one with the end tag, '</think>'"),
-        (
-            {"thinking": {"max_tokens": 20}, "max_new_tokens": 20},
-            "got thinking.max_tokens 20 and max_new_tokens 20",
-        ),
         ({"thinking": {"start": ""}}, "at least 1 character"),
     ],
 )

@@ -83,8 +83,10 @@ class ProgramRun:
         task: Task,
         agents: Sequence[str],
         turns: Sequence[Mapping[str, AgentExchange]],
+        limits: ToolUse,
     ) -> None:
         """Start the program. Questions that have a reply in `turns` are answered at once."""
+        self.limits = limits
         self.turn = len(turns)
         """The turn whose replies it waits for, from 0."""
         self._loop = asyncio.get_running_loop()
@@ -239,6 +241,10 @@ class Player:
         are answered one after the other.
         """
         asked = as_prompt(prompt, f"the question to {self._name}")
+        if not isinstance(tools, list | tuple):
+            raise EnvironmentFault(
+                f"{self._name} is asked with tools={tools!r}; expected a list of tools"
+            )
         if not tools:
             return await self._run.ask(self._name, asked)
         wrong = next(filter(None, map(wrong_tool, tools)), "")
@@ -246,7 +252,7 @@ class Player:
             raise EnvironmentFault(
                 f"{self._name} is asked with {wrong}: write @motet.tool above a function"
             )
-        own, limits, chain = {one.name: one for one in tools}, ToolUse(), Chain()
+        own, limits, chain = {one.name: one for one in tools}, self._run.limits, Chain()
         while True:
             reply = await self._run.ask(self._name, offered(asked, tools, chain))
             if not (reply.calls or reply.unread) or chain.rounds == limits.rounds:
@@ -290,13 +296,15 @@ class FreeForm(Environment[Transcript]):
     def __init__(self, program: FreeFormProgram, agents: Sequence[str]) -> None:
         self.agents = tuple(agents)
         self._program = program
+        self.limits = ToolUse()
+        """Those of the tools that a question offers: a run sets its section `tools`."""
 
     def task(self, row: Mapping[str, Any]) -> Task:
         """Return a dataset row as a task. Its id is a hash of the row."""
         return Task(f"{derive(sorted(row.items())):016x}", row)
 
     async def start(self, task: Task, seed: int) -> Transcript:
-        run, runs = ProgramRun(self._program, task, self.agents, ()), set[ProgramRun]()
+        run, runs = ProgramRun(self._program, task, self.agents, (), self.limits), set[ProgramRun]()
         after, _ = await self._after(run, task, (), runs)
         if not after.prompts:
             raise EnvironmentFault(
@@ -317,7 +325,7 @@ class FreeForm(Environment[Transcript]):
             state.runs.remove(run)
             run.go_on(replies)
         else:
-            run = ProgramRun(self._program, state.task, self.agents, turns)
+            run = ProgramRun(self._program, state.task, self.agents, turns, self.limits)
         after, result = await self._after(run, state.task, turns, state.runs)
         if after.prompts:
             return Transition(after, dict.fromkeys(self.agents, 0.0), done=False)

@@ -10,7 +10,7 @@ from motet.core import Episode, Message, Reply, Round, Score, Task, ToolCall, Tr
 from motet.errors import ConfigError, EnvironmentFault
 from motet.rollout.collect import collect
 from motet.rollout.freeform import Agents, FreeForm, FreeFormProgram, Transcript
-from motet.settings import Plan
+from motet.settings import Plan, ToolUse
 from tests.fixtures.fake_rollouts import KeySampler, team_of
 from tests.fixtures.messages import says
 
@@ -573,3 +573,32 @@ def test_a_question_with_a_bare_function_says_how_to_make_a_tool_of_it():
 
     with pytest.raises(EnvironmentFault, match=r"without name.* write @motet.tool"):
         asyncio.run(FreeForm(program, ["a"]).start(Task("t", {}), 0))
+
+
+def test_a_question_with_something_else_than_a_list_of_tools_says_so():
+    async def program(task, agents):
+        return Score(float((await agents.a.ask("?", tools=Adds())).text == "7"))
+
+    with pytest.raises(EnvironmentFault, match=r"a is asked with tools=.* expected a list"):
+        asyncio.run(FreeForm(program, ["a"]).start(Task("t", {}), 0))
+
+
+def test_a_program_has_the_limits_of_its_run():
+    async def program(task, agents):
+        reply = await agents.a.ask("3 + 4?", tools=[Adds()])
+        return Score(float(bool(reply.calls)))
+
+    async def play(rounds):
+        environment = FreeForm(program, ["a"])
+        environment.limits = ToolUse(rounds=rounds)
+        state = await environment.start(Task("t", {}), 0)
+        call = Reply("", calls=(ToolCall("add", {"a": 3, "b": 4}),))
+        turns = 0
+        while True:
+            moved = await environment.step(state, {"a": call}, 0)
+            turns, state = turns + 1, moved.state
+            if moved.done:
+                return turns, moved.rewards
+
+    assert asyncio.run(play(1)) == (2, {"a": 1.0})
+    assert asyncio.run(play(3)) == (4, {"a": 1.0})

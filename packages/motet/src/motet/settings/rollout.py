@@ -124,16 +124,6 @@ class Decode(Settings):
         """A mapping, as in `template`, has no hash of its own."""
         return hash(self.model_dump_json())
 
-    @model_validator(mode="after")
-    def _leaves_room(self) -> Self:
-        most = None if self.thinking is None else self.thinking.max_tokens
-        if most is not None and most >= self.max_new_tokens:
-            raise ValueError(
-                f"got thinking.max_tokens {most} and max_new_tokens {self.max_new_tokens}, which "
-                "counts the thinking, too; expected fewer tokens of thinking"
-            )
-        return self
-
 
 class Plan(Settings):
     """The rollout plan: how many completions are sampled per turn, and how they form

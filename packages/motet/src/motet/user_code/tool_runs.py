@@ -9,6 +9,7 @@ from typing import Any
 from codejudge import SandboxFault
 from motet.core.episodes import Chat, Message, Prompt, Reply
 from motet.core.tools import Tool, ToolCall, misfit, schema_of
+from motet.errors import EnvironmentFault, MotetError
 from motet.settings import ToolUse
 from motet.user_code.threads import call
 from motet.user_code.timeout_guard import TimedOut
@@ -72,6 +73,13 @@ def offered(prompt: Prompt, tools: Sequence[Tool], chain: Chain) -> Prompt:
     if not chat or not all(isinstance(one, Message) for one in chat):
         return prompt
     schemas = (*chat[0].tools, *map(schema_of, tools))
+    names = [schema.name for schema in schemas]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise EnvironmentFault(
+            f"a prompt offers two tools with the name {twice!r}; expected different names: drop "
+            "one, or rename it"
+        )
     return (replace(chat[0], tools=schemas), *chat[1:], *chain.messages)
 
 
@@ -96,6 +104,8 @@ async def run_tool(asked: ToolCall, tools: Mapping[str, Tool], limits: ToolUse) 
         wrong = f"it took more than {limits.timeout_seconds:g} s"
     except ToolError as error:
         wrong = str(error)
+    except MotetError as error:
+        wrong = str(error)
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model reads it
         wrong = f"{type(error).__name__}: {error}"
     else:
@@ -104,13 +114,19 @@ async def run_tool(asked: ToolCall, tools: Mapping[str, Tool], limits: ToolUse) 
 
 
 def as_text(value: Any) -> str:
-    """Return a result as a model reads it: a string as it is, plain values as JSON."""
+    """Return a result as a model reads it: a string as it is, plain values as JSON.
+
+    Raises: ToolError for another object, whose text would differ from run to run.
+    """
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError(
+            f"it returned {type(value).__name__}; expected a text, a number, or lists and mappings "
+            "of them"
+        ) from error
 
 
 def bounded(text: str, most: int) -> str:
