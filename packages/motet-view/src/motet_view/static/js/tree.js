@@ -62,7 +62,7 @@
       h("div", { class: "facts" }, h("span", {}, facts.join(" · ")),
         advantage !== undefined && h("span", { class: `num ${advantage > 1e-9 ? "good" : advantage < -1e-9 ? "bad" : ""}`, }, `advantage ${M.signed(advantage)}`),
         sample.stop === "length" && h("span", { class: "chip warn", title: "cut off at the token limit" }, "cut off")),
-      options.shade && sample.logprobs ? tokens(sample) : [thought(sample), M.said(sample.text)],
+      options.shade && sample.logprobs ? tokens(sample) : [thought(sample), (sample.text || !(sample.calls || []).length) && M.said(sample.text)],
       (sample.calls || []).map((call) => h("div", { class: "call" }, h("span", { class: "small dim" }, "calls "), M.said(call))),
       sample.unread && h("div", { class: "call" }, h("span", { class: "chip warn" }, "call not readable"), M.said(sample.unread)));
   }
