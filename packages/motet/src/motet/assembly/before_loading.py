@@ -18,12 +18,14 @@ from motet.config.sections import EmbeddedModel
 from motet.core import Prompt, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError
+from motet.models.adapters import ALL
 from motet.models.chat_template import check_variable, reads_date, tokenizer_with
 from motet.models.completions import CompletionEnds, completion_ends, hides_texts
 from motet.models.content import spelt_tokens
 from motet.models.formats import Vocabulary, check_form
 from motet.models.loading import class_name, stored_generation
 from motet.models.loading import load_config as load_config_of
+from motet.models.memory import shape_of
 from motet.models.prompts import encode
 from motet.models.tool_forms import form_of
 from motet.settings import ChatTemplate, Decode
@@ -60,6 +62,7 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
                 words = Vocabulary.of(tokenizer, len(tokenizer), ends.ids)
                 words.guide(decode.format, after_thinking=decode.thinking is not None)
         notes += _beside_texts(name, bases[name])
+        notes += _adapted(setup.config, name, bases[name])
         notes.append(_what_ends(name, ends, tokenizer))
         if any(setup.config.team[agent].tools for agent in _players(setup, name)):
             notes.append(_how_it_calls(name, tokenizer))
@@ -101,6 +104,16 @@ def _how_it_answers(agent: str, decode: Decode) -> list[str]:
         (kind,) = decode.format.model_dump(exclude_none=True)
         notes.append(f"answers of agent {agent} have the form of decode.format ({kind})")
     return notes
+
+
+def _adapted(config: RunConfig, model: str, source: str | Path) -> list[str]:
+    """Return which layers of a model get adapters, where a policy adapts all linear layers."""
+    chosen = [one.new_adapter for one in config.policies.values() if one.model == model]
+    everywhere = next((one for one in chosen if one is not None and one.targets == ALL), None)
+    if everywhere is None:
+        return []
+    layers = ", ".join(sorted(shape_of(source).adapted(everywhere)))
+    return [f"adapters of model {model} are on all linear layers: {layers}"]
 
 
 def _beside_texts(name: str, source: str | Path) -> list[str]:

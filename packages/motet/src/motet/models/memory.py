@@ -21,6 +21,7 @@ from transformers.utils.generic import ModelOutput
 
 from motet.errors import OutOfMemory
 from motet.models import devices
+from motet.models.adapters import ALL, refused_layers
 from motet.models.compute import Quantize
 from motet.models.folder import EXPECTED, library
 from motet.models.loading import auto_class, load_config
@@ -67,6 +68,8 @@ class Shape:
     vocabulary: int
     cache_per_row: int = 0
     """Numbers that a row has in the cache in any case: states of recurrent layers."""
+    refused: tuple[str, ...] = ()
+    """Names of linear layers that PEFT does not adapt."""
 
     @property
     def widest(self) -> int:
@@ -80,12 +83,19 @@ class Shape:
 
     def adapter(self, lora: Lora) -> int:
         """Return the number of trainable weights of one adapter."""
-        chosen = [
-            row
-            for row in self.linear
-            if lora.targets == "all-linear" or row[0].rpartition(".")[2] in lora.targets
-        ]
+        chosen = [row for row in self.linear if _last(row[0]) in self.adapted(lora)]
         return sum(lora.rank * (inputs + outputs) for _, inputs, outputs in chosen)
+
+    def adapted(self, lora: Lora) -> list[str]:
+        """Return the names of the linear layers that an adapter changes."""
+        names = dict.fromkeys(_last(name) for name, _, _ in self.linear)
+        if lora.targets == ALL:
+            return [name for name in names if name not in self.refused]
+        return [name for name in names if name in lora.targets]
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def shape_of(source: str | Path | TinyModel) -> Shape:
@@ -118,6 +128,7 @@ def shape_of(source: str | Path | TinyModel) -> Shape:
         hidden=text.hidden_size,
         cache_per_token=per_token,
         cache_per_row=per_row,
+        refused=tuple(refused_layers(model) or ()),
         vocabulary=text.vocab_size,
     )
 

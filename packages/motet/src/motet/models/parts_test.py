@@ -71,5 +71,12 @@ def test_the_cache_of_a_hybrid_is_its_states_and_the_keys_of_its_attention(tmp_p
     assert shape.cache_per_token == 2 * heads * width, "of one of two layers"
     state = HYBRID["linear_num_value_heads"] * HYBRID["linear_key_head_dim"] * width
     assert state < shape.cache_per_row < 4 * state, "and the last inputs of a convolution"
+    mamba = shape_of(make("mamba", tmp_path / "mamba"))
+    assert mamba.refused
+    assert not set(mamba.refused) & set(mamba.adapted(Lora()))
+    backbone = Backbone.load(tmp_path / "mamba")
+    backbone.add_adapter("p", Lora(), 0)
+    held = sum(weight.numel() for weight in backbone.parameters_of("p"))
+    assert mamba.adapter(Lora()) == held
     plain = shape_of(make("llama", tmp_path / "llama"))
     assert (plain.cache_per_token, plain.cache_per_row) == (2 * 2 * heads * width, 0)
