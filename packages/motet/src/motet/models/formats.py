@@ -105,7 +105,8 @@ def _check(grammar: str, tokens: Any) -> None:
     except ImportError as error:
         raise ConfigError(MISSING) from error
     if wrong := LLMatcher.validate_grammar(grammar, tokens):
-        raise ConfigError(f"decode.format: {shortened(wrong.strip())}; in {shortened(grammar)}")
+        said, where = (shortened(" ".join(text.split())) for text in (wrong, grammar))
+        raise ConfigError(f"decode.format: {said}; in {where}")
 
 
 @lru_cache(maxsize=64)

@@ -68,6 +68,15 @@ def test_every_answer_has_the_form_and_ends(backbone: Backbone, form: AnswerForm
     assert len({one.text for one in answers}) > 1
 
 
+def test_an_empty_schema_is_any_json(backbone: Backbone) -> None:
+    form = AnswerFormat(json_schema={})
+    _, answers = sampled(backbone, Decode(format=form, max_new_tokens=64, temperature=1.5))
+    ended = [one.text for one in answers if one.stop == "stop"]
+    assert ended
+    for text in ended:
+        json.loads(text)
+
+
 @FORMATS
 def test_scoring_gives_the_log_probabilities_of_sampling(
     backbone: Backbone, form: AnswerFormat
@@ -237,8 +246,9 @@ def test_rows_that_are_dealt_keep_their_forms() -> None:
     ],
 )
 def test_a_form_that_is_none_is_refused(backbone: Backbone, form: AnswerFormat, said: str) -> None:
-    with pytest.raises(ConfigError, match=facts(said)):
+    with pytest.raises(ConfigError, match=facts(said)) as caught:
         backbone.vocabulary.guide(form)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_model_without_an_end_is_refused(backbone: Backbone) -> None:

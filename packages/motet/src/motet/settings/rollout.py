@@ -81,7 +81,8 @@ class AnswerFormat(Settings):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        given = [name for name in ("choices", "regex", "json_schema") if getattr(self, name)]
+        kinds = ("choices", "regex", "json_schema")
+        given = [name for name in kinds if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
                 f"got {' and '.join(given) or 'nothing'}; expected one of choices, regex and "
