@@ -152,6 +152,14 @@ def test_commands_say_which_agent_has_which_tools_and_show_calls(
     text = said(monkeypatch, capsys, "episodes", str(run), "--best", "1")
     assert "calls now()" in text
     assert "tool now to a: 12" in text
+    some = said(monkeypatch, capsys, "episodes", str(run), "--evaluation")
+    told = (
+        "3 of the 4 episodes of step 2: --best N, --worst N, --task ID and --faults choose others"
+    )
+    assert told in some
+    assert "of the 4" not in said(
+        monkeypatch, capsys, "episodes", str(run), "--evaluation", "--best", "1"
+    )
     config_file = tmp_path / "c.yaml"
     config_file.write_text(json.dumps(config))
     told = said(monkeypatch, capsys, "train", str(config_file), "--dry-run")
@@ -213,6 +221,62 @@ def test_a_plan_without_turns_for_calls_is_warned_of(made, tmp_path):
     assert not [line for line in enough if "call of a tool" in line]
 
 
+ASKING = """
+import motet
+
+
+@motet.tool
+def later() -> str:
+    \"\"\"Later.\"\"\"
+    return "13"
+
+
+async def talk(task, agents):
+    reply = await agents.a.ask("?", tools=[later])
+    await agents.b.ask("!")
+    return motet.Score(0.0, success=False)
+"""
+
+
+def test_the_tools_of_a_dialogue_are_named_before_it_runs(made, tmp_path):
+    config, _, _ = made
+    (tmp_path / "asking.py").write_text(ASKING)
+    rows_ = tmp_path / "rows.jsonl"
+    rows_.write_text('{"x": 1}\n{"x": 2}\n')
+    short = {
+        **config,
+        "environment": {"name": f"{tmp_path}/asking.py:talk"},
+        "data": {"train": {"path": str(rows_)}},
+        "team": {"a": "p", "b": "q"},
+        "warmup": None,
+        "rollout": {"samples": [4, 1]},
+        "tools": {"rounds": 2},
+    }
+    note = (
+        "agent a is asked with later, which it may call in at most 2 round(s) before an answer "
+        "(tools.rounds)"
+    )
+    warning = (
+        "rollout.samples [4, 1] has 2 turns, and a trial game takes 2 without any call of a tool"
+    )
+    found = motet.dry_run(short)
+    assert note in found.notes
+    assert [line for line in found.warnings if line.startswith(warning)]
+    checked = motet.check(short)
+    assert note in checked.notes
+    assert [line for line in checked.warnings if line.startswith(warning)]
+    enough = motet.dry_run(short, ["rollout.samples=[4,1,1]"]).warnings
+    assert not [line for line in enough if "call of a tool" in line]
+
+
+def test_a_check_reads_prompts_in_the_context_of_an_embedded_model(made):
+    config, _, _ = made
+    small = json.loads(json.dumps({**config, "warmup": None}))
+    small["models"]["tiny"]["embedded"]["context"] = 64
+    with pytest.raises(motet.ConfigError, match="has a context of 64 tokens; expected room"):
+        motet.check(small)
+
+
 def test_functions_of_the_program_are_tools(made, tmp_path):
     config, _, _ = made
 
@@ -231,8 +295,14 @@ def test_functions_of_the_program_are_tools(made, tmp_path):
     assert again.success is not None
 
 
-def test_a_team_with_tools_is_evaluated_and_played(made):
+def test_a_team_with_tools_is_evaluated_and_played(made, monkeypatch, capsys):
     _, run, _ = made
     found = motet.evaluate(run, show="silent")
     assert found.success is not None
     assert found.turns > 1, "it calls its tool"
+    assert list(found.tools) == ["a"]
+    counted = found.tools["a"]
+    assert counted.calls > 0
+    told = json.loads(said(monkeypatch, capsys, "evaluate", str(run), "--json"))
+    assert told["tools"] == {"a": {"calls": counted.calls, "errors": counted.errors}}
+    assert "tool calls a" in said(monkeypatch, capsys, "evaluate", str(run))

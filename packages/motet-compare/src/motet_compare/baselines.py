@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from motet.core import Environment, Episode, PlaysAlone, Sampler, Task, Team, Votes
+from motet.core import Environment, Episode, PlaysAlone, Sampler, Task, Team, Votes, class_name
 from motet.errors import ConfigError, EnvironmentFault
 from motet.evaluation.evaluate import Evaluation, evaluate
 from motet.evaluation.intervals import (
@@ -155,7 +155,7 @@ def _solo(whole: Lineup, soloist: str) -> Lineup | str:
     if len(team.agents) == 1:
         return ONE_AGENT
     if not isinstance(whole.environment, PlaysAlone):
-        return f"{type(whole.environment).__name__} does not define alone(), the game for one agent"
+        return f"{class_name(whole.environment)} does not define alone(), the game for one agent"
     environment = _asked(whole.environment, whole.environment.alone)
     if len(environment.agents) != 1:
         raise ConfigError(
@@ -275,7 +275,7 @@ def _asked(
         return method(*arguments)
     except Exception as error:
         raise EnvironmentFault(
-            f"{type(environment).__name__}.{method.__name__} raised {type(error).__name__}: {error}"
+            f"{class_name(environment)}.{method.__name__} raised {type(error).__name__}: {error}"
         ) from error
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from motet.core import Environment, Episode, Prompt, Reply, Task, Transition
+from motet.core import Environment, Episode, Prompt, Reply, Task, Transition, class_name
 from motet.environments.wrapper import Wrapper
 from motet.errors import ConfigError, EnvironmentFault
 from motet.evaluation.evaluate import Evaluation, EvaluationResult, intervals
@@ -71,7 +71,7 @@ class MessageShuffle(Wrapper[ShuffledState]):
         if not environment.branches:
             raise ConfigError(
                 f"{self._how} messages step several times from one state, but "
-                f"{type(environment).__name__} has branches = False; expected branches = True"
+                f"{class_name(environment)} has branches = False; expected branches = True"
             )
         super().__init__(environment)
         self.turn = turn

@@ -15,6 +15,7 @@ from motet.core import (
     SampleRequest,
     StopReason,
     Team,
+    class_name,
 )
 from motet.core.seeding import derive
 from motet.errors import ConfigError, MotetError
@@ -237,7 +238,7 @@ def chats_of(environment: Environment[Any]) -> Chats:
     """Return the environment, which a person can ask. Raises: ConfigError if nobody can."""
     if not isinstance(environment, Chats):
         raise ConfigError(
-            f"{type(environment).__name__} cannot be asked: it does not define "
+            f"{class_name(environment)} cannot be asked: it does not define "
             f"{' and '.join(Chats.lacking(type(environment)))}. chat_task(text) turns a person's "
             "text into a task, chat_answer(task, texts) the agents' last texts into the team's "
             "answer: docs/serving.md shows both"

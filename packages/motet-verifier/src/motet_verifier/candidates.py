@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from motet.clients.http_client import Patience
 from motet.clients.reward_server import AnswerVerifier, VerifierFault
-from motet.core import Chat, Environment, Fault, Grade, Grades, Message, Task
+from motet.core import Chat, Environment, Fault, Grade, Grades, Message, Task, class_name
 from motet.errors import ConfigError
 from motet.evaluation.playthrough import Games, Playthrough, valid_games
 from motet.rollout.faults import attempt
@@ -117,7 +117,7 @@ def grades_of(environment: Environment[Any]) -> Grades:
     """Return the environment, which labels answers. Raises: ConfigError if it does not."""
     if not isinstance(environment, Grades):
         raise ConfigError(
-            f"{type(environment).__name__} has no "
+            f"{class_name(environment)} has no "
             f"{' and no '.join(Grades.lacking(type(environment)))}; expected question(task), the "
             "prompt that a verifier reads, and grade(task, text), whether an answer is right: "
             "define both, or use an environment such as debate"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from motet.core import Environment, Episode, Fault, Grades, Sampler, Task, Team, walk
+from motet.core import Environment, Episode, Fault, Grades, Sampler, Task, Team, class_name, walk
 from motet.core.seeding import derive
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
@@ -123,7 +123,7 @@ async def argue(
     labels = environment.labels
     if not labels:
         raise ConfigError(
-            f"{type(environment).__name__} has no fixed set of labels; expected one with --argue: "
+            f"{class_name(environment)} has no fixed set of labels; expected one with --argue: "
             "drop --argue, or use dataset anli"
         )
     log = AnswerLog.of_arguments(

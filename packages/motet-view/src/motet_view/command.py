@@ -169,3 +169,9 @@ def episodes(
             "the reward, a moving average, a learned reward, pairs), or code that the run names, "
             "which is not loaded, or the episodes do not fit the config"
         )
+    chosen = asked["faults"] or any(asked[key] is not None for key in ("best", "worst", "task"))
+    if found and not chosen and len(found) < found[0].of:
+        out.print(
+            f"{len(found)} of the {found[0].of} episodes of step {found[0].step}: --best N, "
+            "--worst N, --task ID and --faults choose others"
+        )

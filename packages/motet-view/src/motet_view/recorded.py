@@ -32,6 +32,8 @@ class RecordedEpisode:
     evaluations, if the algorithm needs more than the rewards (a critic, a KL penalty in the reward,
     a moving average, a learned reward, pairs), and if it needs code that the run names, which is
     never loaded."""
+    of: int = 1
+    """How many episodes were recorded at this step."""
 
 
 @looking()
@@ -82,7 +84,8 @@ def episodes(
                 with suppress(MotetError):  # such as a credit function that is not loaded
                     credit = recorded_advantages(config, found)
             return [
-                _recorded(number, episode, credit) for episode in (shown[:FIRST] if rest else shown)
+                _recorded(number, episode, credit, len(found))
+                for episode in (shown[:FIRST] if rest else shown)
             ]
     if task is not None and task not in seen:
         raise ConfigError(
@@ -142,6 +145,8 @@ def _ranked(found: list[Episode], best: int | None, worst: int | None) -> list[E
     return [episode for _, episode in order[:count]]
 
 
-def _recorded(step: int, episode: Episode, credit: dict[SampleId, float]) -> RecordedEpisode:
+def _recorded(
+    step: int, episode: Episode, credit: dict[SampleId, float], of: int
+) -> RecordedEpisode:
     own = {id: value for id, value in credit.items() if id.episode == episode.id}
-    return RecordedEpisode(step, episode, episode_stats(episode).reward, own)
+    return RecordedEpisode(step, episode, episode_stats(episode).reward, own, of)

@@ -96,6 +96,7 @@ def _copy_files(source: Path, into: Path, names: Iterable[str]) -> None:
         if name.endswith(".json") and name in SAID:
             _write(into / name, _without_names(read_json(inside(source, name))))
         else:
+            (into / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(inside(source, name, WEIGHTS), into / name)
 
 

@@ -15,18 +15,18 @@ from motet.api.memory_estimate import (
     sizes_of,
 )
 from motet.api.objects import Objects
-from motet.api.run_warnings import IDLE, rewards_of, warnings_of
+from motet.api.run_warnings import IDLE, notes_of_dialogue, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config
 from motet.api.summary import RunSummary
 from motet.api.training import train_once
 from motet.assembly.before_loading import check_first_prompts, note_models
 from motet.assembly.cluster import cluster
-from motet.assembly.endpoints import endpoint_notes, endpoint_samplers, endpoint_warnings
+from motet.assembly.endpoints import endpoint_samplers
 from motet.assembly.task_setup import TaskSetup, open_task_setup, steps_of, tasks_per_step_of
 from motet.assembly.trial_game import acting_agents, trial_game
 from motet.config.load import make_config
 from motet.config.schema import RunConfig
-from motet.config.sections import ConstantVerifier
+from motet.config.sections import ConstantVerifier, EmbeddedModel, ModelConfig
 from motet.core import Fault
 from motet.errors import ConfigError, Interrupted
 from motet.models.loading import load_tokenizer
@@ -70,12 +70,10 @@ def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
     """
     paths = [base.path for base in settings.models.values() if base.path is not None]
     here = [path for path in paths if look_at(Path(path)) == "folder"]
-    if not here and not any(player.tools for player in settings.team.values()):
-        return endpoint_notes(settings), endpoint_warnings(settings)
     with open_task_setup(settings, train=True) as setup:
         memory = memory_warnings(settings, memory_of(setup)) if here and here == paths else []
         notes, warnings = prompt_warnings(setup, only_folders=True)
-        return [*setup.notes, *notes], warnings + memory
+        return [*setup.notes, *notes_of_dialogue(setup), *notes], warnings + memory
 
 
 STAND_IN_SCORE = 0.5
@@ -124,7 +122,7 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
                 *memory_warnings(settings, memory),
                 *_trial_warnings(setup),
             ],
-            notes=[*setup.notes, *notes],
+            notes=[*setup.notes, *notes_of_dialogue(setup), *notes],
             rewards=rewards_of(settings),
             derived=list(setup.derived),
             homes=[] if settings.cluster is None else processes_of(settings, sizes, setup.team),
@@ -151,7 +149,7 @@ def prompt_warnings(setup: TaskSetup, *, only_folders: bool = False) -> tuple[li
 
 def _trial_warnings(setup: TaskSetup) -> list[str]:
     """Play one game without models. Return what is wrong with it."""
-    found, plan = run_loop(trial_game(setup)), setup.config.rollout
+    found, plan = run_loop(trial_game(setup)).end, setup.config.rollout
     if isinstance(found, Fault):
         return [f"a trial game without models failed: {found}"]
     late = found is not None and found > len(plan.samples)
@@ -205,13 +203,20 @@ def check(
             raise KeyboardInterrupt from stop  # there is no run to resume
 
 
+def _stand_in(base: ModelConfig) -> dict[str, Any]:
+    """Return a tiny model in place of another. That of an embedded one reads as many tokens."""
+    size: dict[str, Any] = {"hidden_size": 32, "layers": 1, "context": 8192}
+    if not isinstance(base, EmbeddedModel):
+        return {"embedded": size, "device": "cpu"}
+    size |= {"context": base.embedded.context, "vocabulary": base.embedded.vocabulary}
+    prompts = {"chat_template", "template_options", "template_date", "end_tokens"}
+    return {**base.model_dump(mode="json", include=prompts), "embedded": size, "device": "cpu"}
+
+
 def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values of a config for `check`, and which other parts have a stand-in."""
     plain = settings.model_dump(mode="json")
-    plain["models"] = {
-        name: {"embedded": {"hidden_size": 32, "layers": 1, "context": 8192}, "device": "cpu"}
-        for name in plain["models"]
-    }
+    plain["models"] = {name: _stand_in(base) for name, base in settings.models.items()}
     plain["warmup"] = plain["cluster"] = None
     stand_ins: dict[str, str] = {}
     if not isinstance(settings.verifier, ConstantVerifier | None):

@@ -4,6 +4,7 @@ from motet.algorithms import cautions, resolve
 from motet.api.memory_estimate import memory_of, memory_warnings
 from motet.api.setup import shortened_contexts
 from motet.assembly.task_setup import TaskSetup, steps_of
+from motet.assembly.tools import asks_itself
 from motet.assembly.trial_game import trial_game
 from motet.config.schema import RunConfig
 from motet.config.yaml import shown
@@ -60,6 +61,18 @@ def warnings_of(setup: TaskSetup) -> list[str]:
             f"{IDLE} {', '.join(idle)} in {steps} steps: shorten its block or first_turn_steps"
         )
     return found
+
+
+def notes_of_dialogue(setup: TaskSetup) -> list[str]:
+    """Return which tools the questions of a dialogue offer, as far as a trial game shows it."""
+    if asks_itself(setup.environment) is None:
+        return []
+    return [
+        f"agent {agent} is asked with {', '.join(names)}, which it may call in at most "
+        f"{setup.config.tools.rounds} round(s) before an answer (tools.rounds)"
+        for agent, names in run_loop(trial_game(setup)).offered.items()
+        if names
+    ]
 
 
 def rewards_of(settings: RunConfig) -> str:
@@ -139,10 +152,11 @@ def _slow_adapters(setup: TaskSetup) -> list[str]:
 
 def _without_turns_for_calls(setup: TaskSetup) -> list[str]:
     """Return a warning if a game takes all turns of the plan without any call of a tool."""
-    if not isinstance(setup.environment, ToolGame):
+    if not isinstance(setup.environment, ToolGame) and asks_itself(setup.environment) is None:
         return []
-    turns, samples = run_loop(trial_game(setup)), list(setup.config.rollout.samples)
-    if not isinstance(turns, int) or len(samples) > turns:
+    trial, samples = run_loop(trial_game(setup)), list(setup.config.rollout.samples)
+    turns = trial.end
+    if not any(trial.offered.values()) or not isinstance(turns, int) or len(samples) > turns:
         return []
     return [
         f"rollout.samples {samples} has {len(samples)} turns, and a trial game takes {turns} "

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from motet.api.code_record import record_code
 from motet.api.objects import Objects
 from motet.api.resuming import Resumed, resumed
-from motet.api.run_warnings import memory_of_run, rewards_of, warnings_of
+from motet.api.run_warnings import memory_of_run, notes_of_dialogue, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.api.summary import RunSummary, read_summary
 from motet.assembly import bases
@@ -153,7 +153,12 @@ def train_once(
                     settled = _warmed_up(setup, raw, outputs, trackers)
                     answers = AnswerFile(folder.answers, writes=True)
                     components = stack.enter_context(open_components(setup, settled, stop, answers))
-                said = (rewards_of(settings), *setup.derived, *setup.notes)
+                said = (
+                    rewards_of(settings),
+                    *setup.derived,
+                    *setup.notes,
+                    *notes_of_dialogue(setup),
+                )
                 for line in filter(None, said):
                     progress.say(line)
             advice = resume_command if advise else None

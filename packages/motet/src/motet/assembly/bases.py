@@ -14,7 +14,7 @@ from motet.assembly.task_setup import TaskSetup
 from motet.assembly.tasks import asking
 from motet.config.schema import RunConfig
 from motet.config.sections import EmbeddedModel, StoredModel
-from motet.core import Demonstrates, Demonstration, Prompt, Solves, Task, Team
+from motet.core import Demonstrates, Demonstration, Prompt, Solves, Task, Team, class_name
 from motet.core.seeding import derive
 from motet.errors import ConfigError, shortened
 from motet.models.backbone import Policy
@@ -215,7 +215,7 @@ class Demonstrations:
 
 def _shown(environment: Demonstrates, task: Task, seed: int) -> Demonstration:
     """Return `environment.demonstrate(task, seed)`. Raises: ConfigError."""
-    what = f"{type(environment).__name__}, demonstrate for task {task.id}"
+    what = f"{class_name(environment)}, demonstrate for task {task.id}"
     with asking(what):
         shown = environment.demonstrate(task, seed)
     if not isinstance(shown, Demonstration):
@@ -239,7 +239,7 @@ async def demonstrations_for(setup: TaskSetup) -> Demonstrations:
         return Demonstrations(lambda key: _shown(game, tasks[key % len(tasks)], key), team, seed)
     if not isinstance(environment, Solves):
         raise ConfigError(
-            f"{type(environment).__name__} has no demonstrations and no solutions for the "
+            f"{class_name(environment)} has no demonstrations and no solutions for the "
             "warm-up: define demonstrate(task, seed) or solve(state, seed), or drop warmup"
         )
     played = [
@@ -253,7 +253,7 @@ async def demonstrations_for(setup: TaskSetup) -> Demonstrations:
     ]
     if not shown:
         raise ConfigError(
-            f"no solution of {type(environment).__name__} could be played: check them with motet "
+            f"no solution of {class_name(environment)} could be played: check them with motet "
             "evaluate --team reference"
         )
     return Demonstrations(lambda key: shown[key % len(shown)], team, seed)

@@ -50,7 +50,13 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
         notes += _how_it_answers(agent, decode)
     played = {setup.config.policies[name].model for name in setup.team.policies}
     for name, base in setup.config.models.items():
-        if isinstance(base, EmbeddedModel) or name not in bases or name not in played:
+        if name not in played:
+            continue
+        calls = any(setup.config.team[agent].tools for agent in _players(setup, name))
+        if isinstance(base, EmbeddedModel):
+            notes += [_calls_as_text(name)] * calls
+            continue
+        if name not in bases:
             continue
         tokenizer, context = tokenizer_with(bases[name], base.template)
         generation = stored_generation(bases[name])
@@ -64,7 +70,7 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
         notes += _beside_texts(name, bases[name])
         notes += _adapted(setup.config, name, bases[name])
         notes.append(_what_ends(name, ends, tokenizer))
-        if any(setup.config.team[agent].tools for agent in _players(setup, name)):
+        if calls:
             notes.append(_how_it_calls(name, tokenizer))
         warnings += _open_turns(name, ends, tokenizer)
         if hides_texts(tokenizer):
@@ -133,6 +139,10 @@ def _how_it_calls(name: str, tokenizer: PreTrainedTokenizerBase) -> str:
     form = form_of(tokenizer)
     if form.native:
         return f"model {name} calls tools in the form of its chat template ({form.name})"
+    return _calls_as_text(name)
+
+
+def _calls_as_text(name: str) -> str:
     return (
         f"model {name} has no chat template whose calls of tools can be read: the system message "
         "tells it of them, and it calls them with <tool_call>"

@@ -7,7 +7,7 @@ from typing import Any
 
 from motet.algorithms import compares_samples
 from motet.config.schema import RunConfig
-from motet.core import Environment
+from motet.core import Environment, class_name
 from motet.environments.tool_use import ToolGame
 
 
@@ -38,7 +38,7 @@ def with_rewards_at_end(
     why = (
         "the calls of tools take turns, so games differ in length"
         if isinstance(environment, ToolGame)
-        else f"{type(environment).__name__} rewards only the end of an episode (rewards_at_end)"
+        else f"{class_name(environment)} rewards only the end of an episode (rewards_at_end)"
     )
     said = [f"algorithm.repeat_last_reward: false, because {why}"] if at_end else []
     return _with(config, "repeat_last_reward", not at_end), said

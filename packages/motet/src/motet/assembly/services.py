@@ -194,7 +194,12 @@ class Services(Mapping[str, Any]):
 
         if chosen not in self._servers:
             self._servers[chosen] = McpClient(
-                chosen.mcp, where, chosen.environment, chosen.start_seconds, limits.timeout_seconds
+                chosen.mcp,
+                where,
+                chosen.environment,
+                chosen.start_seconds,
+                limits.timeout_seconds,
+                _key(where, chosen),
             )
         return self._servers[chosen].tools(chosen.only, where), outside(chosen.mcp)
 
@@ -256,15 +261,16 @@ def verifier_of(chosen: OneVerifier, seed: int) -> AnswerVerifier:
             )
 
 
-def _key(section: str, chosen: EndpointConfig | VerifierServer) -> str | None:
+def _key(section: str, chosen: EndpointConfig | VerifierServer | McpServer) -> str | None:
     """Return the key from its environment variable, or None if the server needs no key."""
     if chosen.key_variable is None:
         return None
+    address = chosen.mcp if isinstance(chosen, McpServer) else chosen.base_url
     key = os.environ.get(chosen.key_variable, "").strip()
     if not key:
         raise ConfigError(
             f"{section}.key_variable names {chosen.key_variable}, which is not set: put the key "
-            f"of {chosen.base_url} in it, or drop key_variable if the server needs no key"
+            f"of {address} in it, or drop key_variable if the server needs no key"
         )
     if not key.isascii() or not key.isprintable():
         raise ConfigError(

@@ -21,7 +21,7 @@ from motet.assembly.tools import with_tools
 from motet.config.no_effect import refuse_keys_without_effect
 from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import KeyPath, place_of
-from motet.core import Environment, Task, Team
+from motet.core import Environment, Task, Team, class_name
 from motet.environments.centralized import Centralized
 from motet.environments.registry import check_is_environment
 from motet.environments.rewarded import Rewarded
@@ -117,7 +117,7 @@ def _check_rewards(config: RunConfig, stage: Environment[Any]) -> None:
         why = (
             "the calls of tools take turns"
             if isinstance(stage, ToolGame)
-            else f"{type(stage).__name__} gives a reward only at the end of an episode"
+            else f"{class_name(stage)} gives a reward only at the end of an episode"
         )
         raise ConfigError(
             f"{why}, but algorithm.repeat_last_reward: true repeats it for every turn not played: "
@@ -135,7 +135,7 @@ def _check_incentives(config: RunConfig, stage: Environment[Any]) -> None:
     """
     if not stage.says_right:
         raise ConfigError(
-            f"algorithm.incentives need to know who is right, but {type(stage).__name__} does not "
+            f"algorithm.incentives need to know who is right, but {class_name(stage)} does not "
             "report it: use an environment with says_right, such as debate, or drop "
             "algorithm.incentives"
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from motet.config.schema import RunConfig
 from motet.config.sections import DataSource
-from motet.core import Environment, OwnsTasks, ReadsRows, Task
+from motet.core import Environment, OwnsTasks, ReadsRows, Task, class_name
 from motet.core.row_values import kept
 from motet.data.load import check_fields, load_rows
 from motet.errors import ConfigError, MotetError, shortened
@@ -113,7 +113,7 @@ def _from_rows(
     """Return the tasks of every row, and warnings about the dataset."""
     if not isinstance(environment, ReadsRows):
         raise ConfigError(
-            f"data.{split} is set, but {type(environment).__name__} does not read rows: define "
+            f"data.{split} is set, but {class_name(environment)} does not read rows: define "
             "task(row), or drop data"
         )
     loaded = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)

@@ -7,7 +7,7 @@ from typing import Any
 from motet.assembly.services import Services
 from motet.config.schema import RunConfig
 from motet.config.sections import McpServer
-from motet.core import Environment
+from motet.core import Environment, class_name
 from motet.core.tools import Tool, wrong_tool
 from motet.environments.python_tool import PythonTool
 from motet.environments.tool_use import ToolGame
@@ -37,7 +37,7 @@ def with_tools(
             own += more
             said += notes
         for given in environment.tools.get(agent, ()):
-            own.append(as_tool(given, f"{type(environment).__name__}.tools of agent {agent}"))
+            own.append(as_tool(given, f"{class_name(environment)}.tools of agent {agent}"))
         if own:
             _check_names(agent, own)
             if config.decode_of(agent).format is not None:

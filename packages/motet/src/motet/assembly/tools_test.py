@@ -206,6 +206,10 @@ def test_what_cannot_work_is_refused_in_one_line(folder, given, message):
             {"mcp": "http://localhost/mcp", "environment": ["X"]},
             "got environment X with the address",
         ),
+        (
+            {"mcp": ["x"], "key_variable": "KEY"},
+            "got key_variable KEY with a command; expected an address",
+        ),
         ({"mpc": ["x"]}, r"tools\[0\]\.mpc: unknown key; did you mean mcp\?"),
         ({"mcp": ["x"], "onli": ["a"]}, r"tools\[0\]\.onli: unknown key; did you mean only\?"),
     ],

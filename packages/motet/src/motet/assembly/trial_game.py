@@ -1,9 +1,11 @@
 """One game without models, to see what a dry run can say about an environment of the user."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from motet.assembly.task_setup import TaskSetup
 from motet.core import Fault, Reply, Solves, Transition
+from motet.models.tool_forms import tools_of
 from motet.rollout.faults import attempt
 from motet.user_code.plugins import is_reference
 from motet.user_code.timeouts import guarded, within
@@ -13,22 +15,33 @@ SECONDS = 20.0
 """Timeout of each call."""
 
 
-async def trial_game(setup: TaskSetup) -> int | Fault | None:
+@dataclass
+class Trial:
+    """What a trial game showed."""
+
+    end: int | Fault | None = None
+    """After how many turns it ended, or the fault that ended it. None if it was not played, did not
+    end, or was given up because enough was known."""
+    acting: list[tuple[str, ...]] = field(default_factory=list)
+    """Who acts at each turn that it reached."""
+    offered: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Agent -> the names of the tools that its prompts offer."""
+
+
+async def trial_game(setup: TaskSetup) -> Trial:
     """Play the first task with the solutions of the environment, or else with empty replies.
 
-    Only an environment of the user is played, and none that asks an expert or a verifier.
-
-    Returns the number of turns after which the game ended, the fault that ended it, or None if it
-    was not played, did not end, or reports `success` at a turn of the plan.
+    Only an environment of the user is played, and none that asks an expert or a verifier. The game
+    is given up if it reports `success` at a turn of the plan.
     """
     config, plan = setup.config, setup.config.rollout
     if not is_reference(config.environment.name) or config.expert or config.verifier:
-        return None
+        return Trial()
 
     def says_enough(turn: int, moved: Transition) -> bool:
         return turn <= len(plan.samples) and moved.success is not None
 
-    return await _play(setup, MOST_TURNS + 1, [], says_enough)
+    return await _play(setup, MOST_TURNS + 1, says_enough)
 
 
 async def acting_agents(setup: TaskSetup) -> list[tuple[str, ...]]:
@@ -39,37 +52,35 @@ async def acting_agents(setup: TaskSetup) -> list[tuple[str, ...]]:
     """
     config, turns = setup.config, len(setup.config.rollout.samples)
     plays = not (config.expert or config.verifier or setup.sandbox_level)
-    found: list[tuple[str, ...]] = []
-    await _play(setup, turns if plays else 1, found)
+    found = (await _play(setup, turns if plays else 1)).acting
     return found + [tuple(config.team)] * (turns - len(found))
 
 
 async def _play(
     setup: TaskSetup,
     turns: int,
-    acting: list[tuple[str, ...]],
     enough: Callable[[int, Transition], bool] = lambda turn, moved: False,
-) -> int | Fault | None:
-    """Play the first task up to its turn number `turns`, and add who acts at each to `acting`.
-
-    Returns the number of turns after which the game ended, the fault that ended it, or None if it
-    did not end before the last turn, or before `enough` was known.
-    """
+) -> Trial:
+    """Play the first task up to its turn number `turns`, or until `enough` is known."""
     plan, environment, seed = setup.config.rollout, setup.environment, setup.config.seed
     limit = min(SECONDS, plan.timeout_seconds or SECONDS)
-    task = setup.tasks.first
+    task, trial = setup.tasks.first, Trial()
     if task is None:
-        return None
+        return trial
 
     async def play() -> int | None:
         begun = state = await within(limit, "start", lambda: environment.start(task, seed))
         try:
             for turn in range(1, turns + 1):
-                acting.append(tuple(environment.observe(state)))
+                prompts = environment.observe(state)
+                trial.acting.append(tuple(prompts))
+                for agent, prompt in prompts.items():
+                    names = (one.name for one in tools_of(prompt))
+                    trial.offered.setdefault(agent, {}).update(dict.fromkeys(names))
                 if turn == turns:
                     return None
                 solved = environment.solve(state, seed) if isinstance(environment, Solves) else {}
-                replies = {agent: Reply(solved.get(agent, "")) for agent in acting[-1]}
+                replies = {agent: Reply(solved.get(agent, "")) for agent in prompts}
                 stepped = state
                 moved = await within(
                     limit,
@@ -86,4 +97,5 @@ async def _play(
             await within(limit, "close", lambda: environment.close(begun), even_given_up=True)
 
     with guarded(limit, plan.call_threads):
-        return await attempt(play())
+        trial.end = await attempt(play())
+    return trial

@@ -67,12 +67,14 @@ class McpClient:
         environment: Sequence[str] = (),
         start_seconds: float = 30.0,
         call_seconds: float = 30.0,
+        key: str | None = None,
     ) -> None:
         """Start the server, or connect to it, and read which tools it has.
 
         Args:
             where: the key of a config, for errors.
             environment: names of environment variables that a command gets.
+            key: the bearer token that an address gets.
 
         Raises: ConfigError in one line.
         """
@@ -96,6 +98,7 @@ class McpClient:
             {
                 "server": self._words(),
                 "environment": {name: os.environ[name] for name in environment},
+                "key": key,
                 "seconds": start_seconds,
             }
         )

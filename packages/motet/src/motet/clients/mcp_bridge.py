@@ -4,7 +4,7 @@ mcp.py starts it by its path. A server is a stranger: it may flood, hang, die or
 the library reads what it sends. Here a flood meets the memory limit of this process, and the run
 goes on. Requests and responses are one line of JSON each:
 
-    first request   {"server": [COMMAND, ...] or ADDRESS, "environment": {...}, "seconds": ...}
+    first request   {"server": [COMMAND, ...] or ADDRESS, "environment", "key", "seconds"}
     first response  {"tools": [{"name", "description", "parameters"}]} or {"error": ...}
     requests        {"id", "name", "arguments", "seconds"}
     responses       {"id", "text", "failed"}
@@ -117,10 +117,13 @@ async def serve(asked: dict[str, Any], out: Any) -> None:
 async def connected(asked: dict[str, Any], errors: LastLines) -> Any:
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
-    server = asked["server"]
+    server, key = asked["server"], asked["key"]
     if isinstance(server, str):
-        client = Client(server)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        web = create_mcp_http_client(headers=headers)
+        client = Client(streamable_http_client(server, http_client=web))
     else:
         started = StdioServerParameters(
             command=sys.executable,

@@ -255,6 +255,60 @@ def test_a_server_at_an_address_is_called_and_not_ended(file):
         server.wait()
 
 
+KEYED = """
+import sys
+from mcp.server import MCPServer
+import uvicorn
+
+server = MCPServer("shop")
+
+
+@server.tool()
+def price(item: str) -> str:
+    '''The price of an item.'''
+    return "3"
+
+
+inner = server.streamable_http_app()
+
+
+async def app(scope, receive, send):
+    given = dict(scope.get("headers", ())).get(b"authorization")
+    if scope["type"] == "http" and given != b"Bearer sesame":
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b"who are you?"})
+        return
+    await inner(scope, receive, send)
+
+
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="critical")
+"""
+
+
+def test_a_key_opens_an_address(tmp_path):
+    file = tmp_path / "keyed.py"
+    file.write_text(f"import sys\nsys.path += {sys.path!r}\n{KEYED}")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, str(file), str(port)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: answers(port))
+        address = f"http://127.0.0.1:{port}/mcp"
+        client = McpClient(address, "x", (), 30.0, 10.0, "sesame")
+        assert said(client, "price", item="rice") == "3"
+        client.close()
+        for key in (None, "open wide"):
+            with pytest.raises(ConfigError, match="does not start") as caught:
+                McpClient(address, "x", (), 30.0, 10.0, key)
+            assert "wide" not in str(caught.value)
+    finally:
+        server.kill()
+        server.wait()
+
+
 def answers(port):
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -31,6 +31,9 @@ def print_evaluation(target: Path, figures: "EvaluationResult") -> None:
         table.add_row(f"reward {agent}", figure(value))
     for name, value in figures.terms.items():
         table.add_row(f"term {name}", figure(value))
+    for agent, counts in (figures.tools or {}).items():
+        table.add_row(f"tool calls {agent}", str(counts.calls))
+        table.add_row(f"tool errors {agent}", str(counts.errors))
     for cause, count in figures.causes.items():
         table.add_row(f"fault {cause}", str(count))
     out.print(table)

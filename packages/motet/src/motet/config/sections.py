@@ -391,6 +391,9 @@ class McpServer(Settings):
     environment: tuple[str, ...] = ()
     """Names of environment variables that a command gets besides a few as PATH and HOME. Their
     values are never written anywhere."""
+    key_variable: str | None = None
+    """The environment variable that holds the key of an address, which is sent as a bearer token.
+    The key itself is never written anywhere."""
     start_seconds: PositiveFloat = 30.0
     """The longest time in which it starts and lists its tools."""
 
@@ -406,6 +409,11 @@ class McpServer(Settings):
         elif not self.mcp or not all(self.mcp):
             raise ValueError(
                 f"got the command {list(self.mcp)}, expected words such as [python, ./server.py]"
+            )
+        elif self.key_variable is not None:
+            raise ValueError(
+                f"got key_variable {self.key_variable} with a command; expected an address: name "
+                "the variable in environment, which the command gets"
             )
         return self
 

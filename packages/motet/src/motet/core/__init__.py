@@ -34,7 +34,7 @@ from motet.core.abilities import (
     Solves,
     Votes,
 )
-from motet.core.environment import Drawing, Environment, Score, State, Transition
+from motet.core.environment import Drawing, Environment, Score, State, Transition, class_name
 from motet.core.episodes import (
     Boundary,
     Chat,
@@ -135,5 +135,6 @@ __all__ = [
     "ValueRequest",
     "ValueSample",
     "Votes",
+    "class_name",
     "walk",
 ]

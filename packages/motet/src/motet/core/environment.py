@@ -215,3 +215,10 @@ class Environment(ABC, Generic[State]):
 
     async def close(self, state: State) -> None:
         """Release resources. Called once with each start state, also after a fault."""
+
+
+def class_name(environment: object) -> str:
+    """Return the name of an environment's class; of a wrapper, that of the game in it."""
+    while isinstance(inner := getattr(environment, "environment", None), Environment):
+        environment = inner
+    return type(environment).__name__

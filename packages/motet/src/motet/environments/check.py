@@ -24,6 +24,7 @@ from motet.core import (
     Task,
     Transition,
     Votes,
+    class_name,
 )
 from motet.environments.registry import check_is_environment
 from motet.environments.rules import Rule
@@ -129,7 +130,7 @@ class _Exam:
 
     @property
     def name(self) -> str:
-        return type(self.environment).__name__
+        return class_name(self.environment)
 
     def broken(self, rule: Rule, got: str) -> EnvironmentFault:
         return EnvironmentFault(f"{self.name} breaks a rule. Rule: {rule}. Got: {shorten(got)}")

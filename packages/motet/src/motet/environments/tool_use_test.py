@@ -19,6 +19,7 @@ from motet.core import (
     Team,
     ToolCall,
     Transition,
+    class_name,
 )
 from motet.environments.tool_use import ToolGame
 from motet.errors import EnvironmentFault
@@ -267,6 +268,10 @@ def test_a_long_or_broken_result_becomes_one_that_a_tokenizer_reads():
     assert cut == "a" * 60 + "\n... (1,110 characters left out) ...\n" + "z" * 30
     result = run(run_tool(ToolCall("add"), {"add": Given("add", lambda: "y" * 9000)}, ToolUse()))
     assert len(result.text) < 4100
+
+
+def test_messages_name_the_environment_and_not_its_wrapper():
+    assert class_name(ToolGame(ToolGame(Sums(), {}), {})) == class_name(Sums()) == "Sums"
 
 
 def test_the_abilities_are_those_of_the_environment():

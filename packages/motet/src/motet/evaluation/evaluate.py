@@ -21,7 +21,7 @@ from motet.evaluation.playthrough import (
 )
 from motet.rollout.collect import collect
 from motet.rollout.reference import play_reference
-from motet.rollout.summary import Summary, summarise
+from motet.rollout.summary import Summary, ToolCounts, summarise, tool_use
 from motet.settings import Plan
 
 TASKS_AT_ONCE = 512
@@ -127,6 +127,8 @@ class EvaluationResult(Summary):
     influence: Influence | None = None
     conventions: Mapping[str, Mapping[str, float]] | None = None
     """Agent -> label -> share of its first answers, if the environment names them."""
+    tools: Mapping[str, ToolCounts] | None = None
+    """Agent -> how often it called its tools, if any agent has some."""
     code_changed: Sequence[str] | None = None
     """The user's files, and the versions of packages, that are other than when the run was
     computed."""
@@ -160,6 +162,7 @@ def described(
         conventions=conventions(evaluation.episodes, environment.convention)
         if isinstance(environment, NamesConventions)
         else None,
+        tools=tool_use(evaluation.episodes) or None,
     )
 
 

@@ -31,11 +31,23 @@ def tokenizer_with(
     chosen = template or ChatTemplate()
     if chosen.file is not None:
         tokenizer.chat_template = read_template(chosen.file)
+    _check_default(source, tokenizer)
     if chosen.options:
         tokenizer.chat_template = _with_options(source, tokenizer, chosen.options)
     if chosen.date is not None:
         set_date(tokenizer, datetime.fromisoformat(chosen.date))
     return tokenizer, context
+
+
+def _check_default(source: str | Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises: ConfigError if a tokenizer has several templates, and none for a plain chat."""
+    templates: Any = tokenizer.chat_template
+    if isinstance(templates, Mapping) and "default" not in templates:
+        raise ConfigError(
+            f"the tokenizer of model {str(source)!r} has the chat templates "
+            f"{', '.join(sorted(templates))}; expected one with the name default: name the file of "
+            "one in models.NAME.chat_template"
+        )
 
 
 def reads_date(tokenizer: PreTrainedTokenizerBase) -> bool:

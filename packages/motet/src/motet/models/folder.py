@@ -319,8 +319,9 @@ VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A tokenizer needs one of these."""
 LINKED = (
     *VOCABULARIES, "merges.txt", "vocab.txt", "spiece.model", "sentencepiece.bpe.model",
-    "chat_template.jinja",
+    "chat_template.jinja", "additional_chat_templates/tool_use.jinja",
 )  # fmt: skip
+"""Some models have another template for chats with tools."""
 SAID = tuple(FILTERS)
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 TEMPLATE = 1 << 20
@@ -377,6 +378,7 @@ def allowed_contents(source: str | Path, part: ModelPart) -> Iterator[Path]:
         for name in LINKED:
             if _stands(folder / name):
                 most = TEMPLATE if name.endswith(".jinja") else VOCABULARY
+                (view / name).parent.mkdir(exist_ok=True)
                 (view / name).symlink_to(inside(folder, name, most))
         if (view / "tokenizer.json").is_file():
             check_tokenizer(folder / "tokenizer.json")

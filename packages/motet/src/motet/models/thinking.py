@@ -92,6 +92,14 @@ def thought_of(
     return Thought(said, high, with_special(tokenizer, tokens[:high]).partition(end)[2])
 
 
+def closing_of(tokenizer: PreTrainedTokenizerBase, thinking: Thinking) -> str:
+    """Return what is put in at the limit of the thinking."""
+    if thinking.closing is not None:
+        return thinking.closing
+    first = tokenizer.added_tokens_decoder.get(token_ids(tokenizer, thinking.end)[0])
+    return thinking.end if first is not None and first.special else f"\n{thinking.end}\n\n"
+
+
 @dataclass
 class Thinker:
     """One completion while it is sampled: whether it thinks, and what must come next."""
@@ -131,7 +139,7 @@ class Thinker:
             if self.thinking.end in with_special(self.tokenizer, last):
                 self._answers(len(tokens))
             elif self.thinking.max_tokens is not None and len(tokens) >= self.thinking.max_tokens:
-                self.to_come = token_ids(self.tokenizer, self.thinking.closed_by)
+                self.to_come = token_ids(self.tokenizer, closing_of(self.tokenizer, self.thinking))
                 self.forced = (len(tokens), len(tokens) + len(self.to_come))
 
     def _begin(self, text: str, place: int) -> None:

@@ -125,6 +125,27 @@ def test_one_that_answers_at_once_does_not_think(words: PreTrainedTokenizerFast)
     assert (thinker.state, thinker.to_come) == ("answers", [])
 
 
+@pytest.mark.parametrize(
+    ("thinking", "put_in"),
+    [
+        (TAGS, "\n</think>\n\n"),
+        (CHANNELS, "<|end|><|channel|>final<|message|>"),
+        (Thinking(closing="Enough.</think>"), "Enough.</think>"),
+    ],
+)
+def test_at_the_budget_the_end_tag_comes_as_the_family_writes_it(
+    words: PreTrainedTokenizerFast, thinking: Thinking, put_in: str
+) -> None:
+    thinking = thinking.model_copy(update={"max_tokens": 1})
+    thinker = Thinker.of(words, words("2+3?")["input_ids"], thinking)
+    said = [*words(thinking.start)["input_ids"], *words("We add")["input_ids"]]
+    for count in range(1, len(said) + 1):
+        thinker.read(said[:count])
+        if thinker.to_come:
+            break
+    assert words.decode(thinker.to_come) == put_in
+
+
 # ------------------------------------------------------------------------------------- the budget
 
 LIMIT = 5

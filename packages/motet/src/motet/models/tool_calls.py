@@ -7,11 +7,17 @@
     Mistral              [TOOL_CALLS][{"name": ..., "arguments": {...}}]
                          [TOOL_CALLS]NAME[ARGS]{...}
     gpt-oss              <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}
+    MiniMax M2           <minimax:tool_call><invoke name="NAME"><parameter name="KEY">...
+    DeepSeek V3.2        <｜DSML｜function_calls><｜DSML｜invoke name="NAME">...
+    Nemotron             <TOOLCALL>[{"name": ..., "arguments": {...}}]</TOOLCALL>
+    LFM 2                <|tool_call_start|>[NAME(KEY='...')]<|tool_call_end|>
+    OLMo 3               <function_calls>NAME(KEY="...")</function_calls>
 
 All of them read a text with its special tokens. A form is a reader of such texts, and tool_forms.py
 finds the one of a model. Patterns are not used where a text could make them slow.
 """
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,6 +130,114 @@ def typed(text: str, schema: Any) -> Any:
         return json.loads(spelt)
     except (ValueError, RecursionError):
         return text
+
+
+_INVOKES = (
+    ("<minimax:tool_call>", "</minimax:tool_call>", ""),
+    ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "｜DSML｜"),
+)
+"""Tags around calls, and what their inner tags begin with."""
+
+
+def read_invoke(text: str, tools: Sequence[ToolSchema]) -> Said:
+    """Read calls whose names and keys are attributes of tags."""
+    for open_, close, mark in _INVOKES:
+        outside, bodies = _between(text, open_, close)
+        if bodies:
+            found: list[ToolCall | str] = []
+            for body in bodies:
+                _, calls = _between(body, f"<{mark}invoke name=", f"</{mark}invoke>")
+                found += [_of_invoke(one, mark, tools) for one in calls] or ["it has no <invoke"]
+            return said_of(outside, found)
+    return Said(text)
+
+
+def _of_invoke(body: str, mark: str, tools: Sequence[ToolSchema]) -> ToolCall | str:
+    quoted, closed, rest = body.partition(">")
+    name = quoted.strip().strip("\"'")
+    properties = _properties(name, tools)
+    arguments: dict[str, Any] = {}
+    _, given = _between(rest, f"<{mark}parameter name=", f"</{mark}parameter>")
+    for one in given:
+        attributes, marked, value = one.partition(">")
+        key, _, more = attributes.strip().lstrip("\"'").replace("'", '"').partition('"')
+        if not marked:
+            return "it has a <parameter without an end"
+        plain = 'string="true"' in more
+        arguments[key] = value if plain else typed(value, properties.get(key))
+    return call_of(name, arguments) if closed else "it has an <invoke without an end"
+
+
+_LISTS = (("<TOOLCALL>", "</TOOLCALL>"), ("<tool_calls>", "</tool_calls>"))
+
+
+def read_list(text: str, tools: Sequence[ToolSchema]) -> Said:
+    """Read one JSON list of calls between tags."""
+    for open_, close in _LISTS:
+        outside, bodies = _between(text, open_, close)
+        if bodies:
+            found: list[ToolCall | str] = []
+            for body in bodies:
+                values = list(_values(body.strip(), ","))
+                listed = values[0] if values and isinstance(values[0], list) else values
+                found += [_of_value(one, "arguments", "parameters") for one in listed] or [
+                    "it is no JSON"
+                ]
+            return said_of(outside, found)
+    return Said(text)
+
+
+# ------------------------------------------------------------------------------------ Python calls
+
+
+_PYTHON = (("<|tool_call_start|>", "<|tool_call_end|>"), ("<function_calls>", "</function_calls>"))
+_NAMES = {"true": True, "false": False, "null": None}
+
+
+def read_python(text: str, tools: Sequence[ToolSchema]) -> Said:
+    """Read calls that are written as those of Python functions, in a list or one on each line.
+    Nothing of them is run."""
+    for open_, close in _PYTHON:
+        outside, bodies = _between(text, open_, close)
+        if bodies:
+            return said_of(outside, [call for body in bodies for call in _of_python(body)])
+    return Said(text)
+
+
+def _of_python(body: str) -> list[ToolCall | str]:
+    try:
+        lines = ast.parse(body.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        lines = []
+    found: list[ToolCall | str] = []
+    for line in lines:
+        value = line.value if isinstance(line, ast.Expr) else line
+        calls = value.elts if isinstance(value, ast.List) else [value]
+        found += [_of_function(one) for one in calls]
+    return found or ["it is no call of a function"]
+
+
+def _of_function(node: ast.AST) -> ToolCall | str:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return "it is no call of a function"
+    if node.args or any(given.arg is None for given in node.keywords):
+        return "it has an argument without a name"
+    try:
+        arguments = {str(given.arg): _literal(given.value) for given in node.keywords}
+    except (ValueError, TypeError, RecursionError):
+        return "its arguments are no plain values"
+    return call_of(ast.unparse(node.func), arguments)
+
+
+class _JsonNames(ast.NodeTransformer):
+    """Some templates write mappings as JSON: true, false and null."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(_NAMES[node.id]) if node.id in _NAMES else node
+
+
+def _literal(node: ast.expr) -> Any:
+    return ast.literal_eval(_JsonNames().visit(node))
 
 
 # --------------------------------------------------------------------------------------- bare JSON

@@ -29,8 +29,11 @@ from motet.models.tool_calls import (
     read_glm,
     read_harmony,
     read_hermes,
+    read_invoke,
+    read_list,
     read_llama,
     read_mistral,
+    read_python,
     read_xml,
     said_of,
 )
@@ -65,6 +68,9 @@ _READERS: Mapping[str, ToolForm] = {
     "gpt_oss": ToolForm("gpt_oss", read_harmony, whole=True),
     "mistral": ToolForm("mistral", read_mistral),
     "llama": ToolForm("llama", read_llama),
+    "invoke": ToolForm("invoke", read_invoke),
+    "list": ToolForm("list", read_list),
+    "python": ToolForm("python", read_python),
 }
 CALL_ENDS = ("<|call|>", "<|eom_id|>")
 """Tokens with which gpt-oss and Llama 3 end a call, and not a turn."""

@@ -52,6 +52,51 @@ GLM = HERMES.replace(
     "{% endfor %}{{ '</tool_call>' }}",
 )
 """The shape of GLM 4.5's."""
+HERMES_CALLS = HERMES[HERMES.index("{% for c in m.tool_calls") :]
+HERMES_CALLS = HERMES_CALLS[: HERMES_CALLS.index("{{ '<|im_end|>")]
+"""How Hermes' template writes the calls of one message."""
+
+
+def written_as(before: str, call: str, after: str, between: str = "") -> str:
+    """Return Hermes' template with calls of another form."""
+    part = f"{{% if not loop.last %}}{{{{ {between!r} }}}}{{% endif %}}" if between else ""
+    calls = f"{{% for c in m.tool_calls %}}{call}{part}{{% endfor %}}"
+    return HERMES.replace(
+        HERMES_CALLS,
+        f"{{% if m.tool_calls %}}{{{{ {before!r} }}}}{calls}{{{{ {after!r} }}}}{{% endif %}}",
+    )
+
+
+def invoke(mark: str, kind: str) -> str:
+    return (
+        f"{{{{ '\\n<{mark}invoke name=\"' + c.function.name + '\">\\n' }}}}"
+        f"{{% for k, v in c.function.arguments | items %}}"
+        f"{{{{ '<{mark}parameter name=\"' + k + '\"' + {kind} + '>' }}}}"
+        f"{{{{ v if v is string else v | tojson }}}}{{{{ '</{mark}parameter>\\n' }}}}{{% endfor %}}"
+        f"{{{{ '</{mark}invoke>' }}}}"
+    )
+
+
+MINIMAX = written_as("\n<minimax:tool_call>", invoke("", "''"), "\n</minimax:tool_call>")
+DSML = written_as(
+    "\n\n<｜DSML｜function_calls>",
+    invoke("｜DSML｜", "(' string=\"true\"' if v is string else ' string=\"false\"')"),
+    "\n</｜DSML｜function_calls>",
+)
+"""The shape of DeepSeek V3.2's."""
+NEMOTRON = written_as(
+    "<TOOLCALL>[",
+    '{{ \'{"name": "\' + c.function.name + \'", "arguments": \' + '
+    "(c.function.arguments | tojson) + '}' }}",
+    "]</TOOLCALL>",
+    ", ",
+)
+PYTHON_CALL = (
+    "{{ c.function.name + '(' }}{% for k, v in c.function.arguments | items %}"
+    "{{ k + '=' }}{{ v | tojson }}{% if not loop.last %}{{ ', ' }}{% endif %}{% endfor %}{{ ')' }}"
+)
+LFM = written_as("<|tool_call_start|>[", PYTHON_CALL, "]<|tool_call_end|>", ", ")
+OLMO = written_as("<function_calls>", PYTHON_CALL, "</function_calls>", "\n")
 NO_SYSTEM = (
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}"
     "{% endif %}"
@@ -125,6 +170,9 @@ SPECIAL = {
         "[INST]", "[/INST]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[ARGS]",
         "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "</s>",
     ),
+    "invoke": ("<|im_start|>", "<|im_end|>"),
+    "list": ("<|im_start|>", "<|im_end|>"),
+    "python": ("<|im_start|>", "<|im_end|>", "<|tool_call_start|>", "<|tool_call_end|>"),
     "gpt_oss": (
         "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>",
         "<|return|>",
@@ -138,6 +186,11 @@ FAMILIES = {
     "mistral": ("mistral", MISTRAL),
     "mistral_args": ("mistral", MISTRAL_ARGS),
     "gpt_oss": ("gpt_oss", HARMONY),
+    "minimax": ("invoke", MINIMAX),
+    "dsml": ("invoke", DSML),
+    "nemotron": ("list", NEMOTRON),
+    "lfm": ("python", LFM),
+    "olmo": ("python", OLMO),
 }
 ADD = ToolSchema(
     "add",
@@ -243,6 +296,15 @@ COMPLETIONS = {
     "mistral_args": 'I add.[TOOL_CALLS]add[ARGS]{"a": 3, "b": 4}</s>',
     "gpt_oss": "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
     'to=functions.add <|constrain|>json<|message|>{"a": 3, "b": 4}<|call|>',
+    "minimax": 'I add.\n<minimax:tool_call>\n<invoke name="add">\n<parameter name="a">3</parameter>'
+    '\n<parameter name="b">4</parameter>\n</invoke>\n</minimax:tool_call><|im_end|>',
+    "dsml": 'I add.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name="add">\n'
+    '<｜DSML｜parameter name="a" string="false">3</｜DSML｜parameter>\n'
+    '<｜DSML｜parameter name="b" string="false">4</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+    "</｜DSML｜function_calls><|im_end|>",
+    "nemotron": 'I add.<TOOLCALL>[{"name": "add", "arguments": {"a": 3, "b": 4}}]</TOOLCALL>',
+    "lfm": "I add.<|tool_call_start|>[add(a=3, b=4)]<|tool_call_end|><|im_end|>",
+    "olmo": "I add.<function_calls>\nadd(a=3, b=4)\n</function_calls><|im_end|>",
 }
 
 
@@ -266,7 +328,11 @@ def test_llama_may_begin_with_its_python_tag_and_call_twice():
     assert completed(tokenizer, 'The answer is {"a": 1}.<|eot_id|>').calls == ()
 
 
-@pytest.mark.parametrize("family", ["hermes", "qwen_xml", "glm", "mistral", "mistral_args"])
+SINGLE = ("llama", "gpt_oss")
+"""Their templates write one call in each message."""
+
+
+@pytest.mark.parametrize("family", [one for one in FAMILIES if one not in SINGLE])
 def test_several_calls_of_one_reply_are_read_in_their_order(family):
     tokenizer = make(family)
     calls = (ToolCall("add", {"a": 1, "b": 2}, "call00001"), FOUND)
@@ -279,7 +345,7 @@ def test_several_calls_of_one_reply_are_read_in_their_order(family):
     ]
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt_oss"])
+@pytest.mark.parametrize("family", SINGLE)
 def test_a_template_for_single_calls_gets_each_call_before_its_result(family):
     chat = chat_with(ToolCall("add", {"a": 1, "b": 2}, "call00001"), FOUND, text="Both.")
     text = shown(make(family), chat)
@@ -306,6 +372,11 @@ BROKEN = {
     "llama": "<|python_tag|>add(3, 4)",
     "mistral": "[TOOL_CALLS]add 3 4",
     "gpt_oss": "<|channel|>commentary to=functions.add<|message|>3, 4",
+    "minimax": "<minimax:tool_call>add(3, 4)</minimax:tool_call>",
+    "dsml": '<｜DSML｜function_calls><｜DSML｜invoke name="add"',
+    "nemotron": '<TOOLCALL>[{"name": "add", "argu',
+    "lfm": "<|tool_call_start|>[add(3, 4)]<|tool_call_end|>",
+    "olmo": "<function_calls>\nadd(a=open('x'))\n</function_calls>",
 }
 
 

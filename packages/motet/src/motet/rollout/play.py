@@ -34,6 +34,7 @@ from motet.core import (
     Task,
     Team,
     Transition,
+    class_name,
 )
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault, shortened
@@ -435,7 +436,7 @@ def check_plan(plan: Plan, environment: Environment[Any], team: Team) -> None:
     if environment.most_turns is not None and len(plan.samples) > environment.most_turns:
         raise ConfigError(
             f"rollout.samples {list(plan.samples)} has {len(plan.samples)} turns, but "
-            f"{type(environment).__name__} has at most {environment.most_turns}: use "
+            f"{class_name(environment)} has at most {environment.most_turns}: use "
             f"rollout.samples {list(plan.samples[: environment.most_turns])}"
         )
     rounds = plan.rounds(len(environment.agents))
@@ -449,7 +450,7 @@ def check_plan(plan: Plan, environment: Environment[Any], team: Team) -> None:
     if not environment.branches and not plan.straight:
         raise ConfigError(
             f"rollout.samples {list(plan.samples)} steps more than once from one state of a later "
-            f"turn, but {type(environment).__name__} has branches = False: use samples "
+            f"turn, but {class_name(environment)} has branches = False: use samples "
             f"{[plan.samples[0]] + [1] * (len(plan.samples) - 1)}, which starts every path anew, "
             "or make its states immutable values and set branches = True"
         )

@@ -19,6 +19,7 @@ from motet.core import (
     Round,
     Solves,
     Task,
+    class_name,
 )
 from motet.core.seeding import derive
 from motet.errors import ConfigError
@@ -40,7 +41,7 @@ async def play_reference(
     Raises: ConfigError if the environment has no solutions.
     """
     if not isinstance(environment, Solves):
-        name = type(environment).__name__
+        name = class_name(environment)
         raise ConfigError(
             f"environment {name} has no solutions; expected solve(state, seed) -> {{agent: "
             "text}: define it"

@@ -239,11 +239,18 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
     )
 
 
-def tool_use(episodes: Sequence[Episode]) -> dict[str, tuple[int, int]]:
-    """Count the calls of each agent whose prompts offer tools: agent -> (calls, errors).
+@dataclass(frozen=True)
+class ToolCounts:
+    """How often an agent called its tools."""
 
-    A call that cannot be read is both. A result that is an error is an error.
-    """
+    calls: int
+    """Those that cannot be read included. All samples count once."""
+    errors: int
+    """Calls that cannot be read, and results that are errors."""
+
+
+def tool_use(episodes: Sequence[Episode]) -> dict[str, ToolCounts]:
+    """Return agent -> counts of its calls, for each agent whose prompts offer tools."""
     calls: Counter[str] = Counter()
     errors: Counter[str] = Counter()
     roots = (episode.root for episode in episodes if episode.root is not None)
@@ -257,7 +264,7 @@ def tool_use(episodes: Sequence[Episode]) -> dict[str, tuple[int, int]]:
             # The results behind the agent's last message are new in this Round.
             read = takewhile(lambda message: message.role != "assistant", reversed(prompt))
             errors[agent] += unread + sum(message.failed for message in read)
-    return {agent: (calls[agent], errors[agent]) for agent in calls}
+    return {agent: ToolCounts(calls[agent], errors[agent]) for agent in calls}
 
 
 def _answers(episodes: Sequence[Episode]) -> dict[str, float | None]:

@@ -42,14 +42,10 @@ class Thinking(Settings):
     model goes on with its answer. null: thinking ends only by itself, or with the completion, which
     then has no answer."""
     closing: str | None = None
-    """What is put in. The default is the end tag between line breaks."""
+    """What is put in. The default is the end tag, alone if it begins with a special token, and else
+    between line breaks."""
     shown: bool = False
     """Whether rewards and other agents read the thinking, too, as a part of the text."""
-
-    @property
-    def closed_by(self) -> str:
-        """What is put in at `max_tokens`."""
-        return f"\n{self.end}\n\n" if self.closing is None else self.closing
 
     def parted(self, text: str) -> tuple[str, str]:
         """Return what a text thinks, without its tags, and its answer."""
@@ -61,7 +57,7 @@ class Thinking(Settings):
 
     @model_validator(mode="after")
     def _closes(self) -> Self:
-        if self.end not in self.closed_by:
+        if self.closing is not None and self.end not in self.closing:
             raise ValueError(
                 f"got closing {self.closing!r}; expected one with the end tag, {self.end!r}"
             )

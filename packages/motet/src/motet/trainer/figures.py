@@ -45,7 +45,7 @@ def called(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the counts of tool calls. Empty if no agent has tools."""
     figures: dict[str, float] = {}
     for agent, counts in tool_use(episodes).items():
-        for name, count in zip(("tool_calls", "tool_errors"), counts, strict=True):
+        for name, count in (("tool_calls", counts.calls), ("tool_errors", counts.errors)):
             figures[f"play/{name}/{agent}"] = count
             figures[f"play/{name}"] = figures.get(f"play/{name}", 0) + count
     return figures
