@@ -117,13 +117,17 @@ async def serve(asked: dict[str, Any], out: Any) -> None:
 async def connected(asked: dict[str, Any], errors: LastLines) -> Any:
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
-    from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+    from mcp.client.streamable_http import streamable_http_client
 
     server, key = asked["server"], asked["key"]
-    if isinstance(server, str):
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        web = create_mcp_http_client(headers=headers)
+    if isinstance(server, str) and key is not None:
+        from httpx2 import AsyncClient  # of mcp itself
+
+        # Each call has its own time limit.
+        web = AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=None)
         client = Client(streamable_http_client(server, http_client=web))
+    elif isinstance(server, str):
+        client = Client(server)
     else:
         started = StdioServerParameters(
             command=sys.executable,
