@@ -194,7 +194,7 @@ print([home.name for home in motet.dry_run("quickstart", ["cluster.learners.gpus
     "motet-compare": """
 import motet_compare
 from motet.user_code.installed import load
-for name in ("baselines", "compare", "crossplay", "messages", "replay"):
+for name in ("baselines", "compare", "crossplay", "diagnose", "messages", "replay"):
     load("commands", name)
 print(motet_compare.compare.__name__)
 """,

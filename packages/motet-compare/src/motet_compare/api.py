@@ -1,10 +1,11 @@
 """Compare teams: with baselines, with other messages, and with the teams of other runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from motet.algorithms import credit_function
 from motet.api.evaluation import play_heldout, result_of
 from motet.api.objects import Objects
 from motet.api.setup import (
@@ -22,8 +23,10 @@ from motet.assembly.models import LocalModels, assemble
 from motet.assembly.task_setup import TaskSetup, team_of
 from motet.config.paths import is_exported, run_of_checkpoint
 from motet.config.schema import RunConfig
-from motet.core import Sampler
+from motet.core import Environment, Sampler, Team
 from motet.errors import ConfigError
+from motet.evaluation.evaluate import Evaluation
+from motet.evaluation.evaluate import evaluate as play_all
 from motet.models.sampler import LocalSampler
 from motet.rollout.many_samplers import ManySamplers
 from motet.trainer.notices import Notices
@@ -39,12 +42,17 @@ from motet_compare.baselines import (
     play_baselines,
     result,
 )
-from motet_compare.cross_play import CrossplayResult
+from motet_compare.contributions import StandIn
+from motet_compare.cross_play import CrossplayResult, mixed
 from motet_compare.cross_play import crossplay as play_crossplay
+from motet_compare.diagnosis import Diagnosis, diagnosed
+from motet_compare.fidelity import Fidelity, fidelity_of
 from motet_compare.many_runs import differing, refuse_others
 from motet_compare.messages import ComparedMessages, beside_control, blanked, shuffled
 
 TRAINED = "trained team"
+MOST_TREES = 32
+"""Held-out tasks on which the fidelity of credit is measured."""
 
 
 # --------------------------------------------------------------------------------------- baselines
@@ -185,6 +193,115 @@ def _lineup(setup: TaskSetup) -> Lineup:
     return Lineup("the untrained team", setup.environment, setup.team, setup.config.rollout)
 
 
+# --------------------------------------------------------------------------------------- diagnosis
+
+
+@blocking
+def diagnose(
+    target: ConfigLike,
+    overrides: Sequence[str] = (),
+    *,
+    tasks: int | None = None,
+    samples: int | None = None,
+    show: Show = "auto",
+    **objects: Unpack[Objects],
+) -> Diagnosis:
+    """Find out which agent contributes what, which messages matter, and who rides free.
+
+    The team of a run, or the one that a config starts with, plays the held-out tasks: as it is,
+    with each set of its agents as they were before reinforcement learning and mute, and with other
+    messages.
+
+    Args:
+        tasks: number of held-out tasks. Default: `evaluation.tasks`.
+        samples: games per task, instead of `evaluation.samples`.
+        objects: replace what the config names, as in `train`.
+
+    docs/credit.md explains the figures.
+    """
+    counts = {"evaluation.tasks": tasks, "evaluation.samples": samples}
+    given = [f"{key}={count}" for key, count in counts.items() if count is not None]
+    settings = read_config(target, [*overrides, *given], **objects)
+    run = run_of(target)
+    with setup_in_scratch(settings, train=False) as (setup, scratch):
+        models = [run_loop(models_of(setup, run, scratch, show))]
+        if run is not None and not is_exported(run):
+            models.append(run_loop(_untrained_models(setup, run, scratch, show)))
+        return run_loop(_diagnosed(setup, run, models, show))
+
+
+async def _diagnosed(
+    setup: TaskSetup, run: Path | None, models: Sequence[LocalModels], show: Show
+) -> Diagnosis:
+    config, team = setup.config, setup.team
+    local, sampler = _of_all(models, config)
+
+    def seated(stand_in: int) -> Callable[[frozenset[str]], Team]:
+        return lambda kept: mixed(
+            [team, team], {agent: 0 if agent in kept else stand_in for agent in team.agents}
+        )
+
+    def comparable(one: str, other: str) -> bool:
+        names = [config.policies[name.partition("/")[2]].model for name in (one, other)]
+        return names[0] is not None and names[0] == names[1]
+
+    stand_ins: dict[StandIn, Callable[[frozenset[str]], Team]] = {"silent": seated(0)}
+    if len(models) > 1:
+        stand_ins = {"start": seated(1), **stand_ins}
+    with Progress(show) as progress:
+        counter = Notices(progress.say).watching(progress.counter)
+        number = 0
+
+        async def play(
+            environment: Environment[Any], who: Team, *, tag: str = "", samples: int | None = None
+        ) -> Evaluation:
+            nonlocal number
+            number += 1
+            tasks = setup.tasks["eval"]
+            return await play_all(
+                environment,
+                tasks,
+                sampler,
+                who,
+                config.rollout,
+                seed=config.seed,
+                tag=f"{tag_of(setup, run)}{tag}",
+                samples=config.evaluation.samples if samples is None else samples,
+                on_episode=counter(f"team {number}", len(tasks)),
+            )
+
+        name = config.algorithm.own_credit
+        own = None if name is None else credit_function(name)
+
+        async def fidelity(who: Team) -> Fidelity | None:
+            try:
+                return await fidelity_of(
+                    setup.environment,
+                    setup.tasks["eval"][:MOST_TREES],
+                    sampler,
+                    who,
+                    config.rollout,
+                    config.algorithm,
+                    own,
+                    config.seed,
+                )
+            except ConfigError as error:
+                progress.say(f"no fidelity of credit: {error}")
+                return None
+
+        whole = stand_ins["silent"](frozenset(team.agents))
+        return await diagnosed(
+            setup.environment,
+            whole,
+            play,
+            stand_ins,
+            local.logprobs,
+            comparable,
+            fidelity,
+            config.seed,
+        )
+
+
 # --------------------------------------------------------------------------------------- messages
 
 
@@ -287,18 +404,13 @@ def crossplay(
     _refuse_strangers(runs, configs)
     with setup_in_scratch(configs[0], train=False) as (setup, scratch):
         teams = [team_of(config, setup.environment) for config in configs]
-        policies: dict[str, Any] = {}
-        endpoints: dict[str, Sampler] = {}
-        for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):
-            own = replace(setup, config=config, team=team)
-            models = run_loop(models_of(own, Path(run), scratch, "silent"))
-            policies |= {f"{number}/{name}": policy for name, policy in models.policies.items()}
-            endpoints |= {f"{number}/{name}": one for name, one in models.endpoints.items()}
-        local = LocalSampler(
-            policies,
-            rows_per_batch=configs[0].train.rows_per_batch,
-        )
-        sampler = ManySamplers(local, endpoints) if endpoints else local
+        models = [
+            run_loop(
+                models_of(replace(setup, config=config, team=team), Path(run), scratch, "silent")
+            )
+            for run, config, team in zip(runs, configs, teams, strict=True)
+        ]
+        sampler = _of_all(models, configs[0])[1]
         return run_loop(
             play_crossplay(
                 setup.environment,
@@ -309,6 +421,21 @@ def crossplay(
                 seed=configs[0].seed,
             )
         )
+
+
+def _of_all(models: Sequence[LocalModels], config: RunConfig) -> tuple[LocalSampler, Sampler]:
+    """Return a sampler with the policies of several teams, which has policy NAME of team i as
+    `i/NAME`, also as its own reference; and with those behind endpoints."""
+    policies, endpoints = (
+        {
+            f"{number}/{name}": one
+            for number, each in enumerate(models)
+            for name, one in getattr(each, kind).items()
+        }
+        for kind in ("policies", "endpoints")
+    )
+    local = LocalSampler(policies, references=policies, rows_per_batch=config.train.rows_per_batch)
+    return local, ManySamplers(local, endpoints) if endpoints else local
 
 
 def _refuse_strangers(runs: Sequence[str | Path], configs: Sequence[RunConfig]) -> None:

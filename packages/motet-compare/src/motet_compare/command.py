@@ -1,5 +1,5 @@
-"""The commands `motet compare`, `motet baselines`, `motet messages`, `motet crossplay` and
-`motet replay`."""
+"""The commands `motet compare`, `motet baselines`, `motet diagnose`, `motet messages`,
+`motet crossplay` and `motet replay`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,14 +18,22 @@ from motet.commands.console import (
     titled,
 )
 from motet.commands.episodes import print_episode
-from motet.commands.evaluation_tables import counted, estimated, print_evaluation, span
+from motet.commands.evaluation_tables import (
+    counted,
+    estimated,
+    print_evaluation,
+    print_influence,
+    span,
+)
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, check_picture
 from motet.errors import ConfigError, MotetError
 
 if TYPE_CHECKING:
     from motet_compare.baselines import BaselineTable
+    from motet_compare.contributions import Contributions
     from motet_compare.cross_play import CrossplayResult
+    from motet_compare.diagnosis import Diagnosis
     from motet_compare.many_runs import ComparedRun
     from motet_compare.messages import ComparedMessages
     from motet_compare.over_seeds import OverSeeds
@@ -229,6 +237,91 @@ def print_baselines(target: Path, found: "BaselineTable") -> None:
     }
     for name, text in notes.items():
         out.print(f"  {name}: {text}", soft_wrap=True)
+
+
+# --------------------------------------------------------------------------------------- diagnosis
+
+
+@of_api("motet_compare.api:diagnose")
+def diagnose(call: ApiCall, as_json: AsJson = False) -> None:
+    """Find out which agent contributes what, which messages matter, and who rides free.
+
+    Example: motet diagnose runs/relay
+    """
+    from motet.api.keeping import Keeper
+
+    target = call.values["target"]
+    keeper = Keeper([target])
+    found = call()
+    kept = keeper.keep("diagnosis", [*call.words(), *call.values["overrides"]], found)
+    if as_json:
+        print_json(found)
+    else:
+        print_diagnosis(target, found)
+    say_on_stderr(kept)
+
+
+_STAND_INS = {"start": "as before reinforcement learning", "silent": "saying nothing"}
+
+
+def print_diagnosis(target: Path, found: "Diagnosis") -> None:
+    for one in found.contributions:
+        _print_contributions(target, found.measure, one)
+    out.print(f"  {found.games} games of each team, with 95 % intervals over tasks")
+    if found.messages:
+        table = titled(
+            f"{found.measure} lost if others read something else in place of a message",
+            ["from", "turn", "nothing", "another one of the same task", "that of another task"],
+        )
+        table.show_lines = True
+        effects = {(one.sender, one.turn, one.replaced): one.lost for one in found.messages}
+        for sender, turn in dict.fromkeys((one.sender, one.turn) for one in found.messages):
+            cells = (
+                estimated(effects.get((sender, turn, how)))
+                for how in ("blank", "resampled", "shuffled")
+            )
+            table.add_row(sender, str(turn), *cells)
+        out.print(table)
+    else:
+        out.print(f"  no messages: {found.without_messages}", soft_wrap=True)
+    for agent, others in found.distances.items():
+        far = ", ".join(f"{other} {estimate.mean:.2f}" for other, estimate in others.items())
+        out.print(f"  nats per answer of {agent} from the policy of: {far}", soft_wrap=True)
+    for agent, share in found.unearned.items():
+        if share is not None:
+            said = f"  {agent} would still get {share:.0%} of its reward if it said nothing"
+            out.print(said, soft_wrap=True)
+    if found.fidelity is not None and found.fidelity.all is not None:
+        each = {"all": found.fidelity.all, **found.fidelity.agents}
+        told = ", ".join(
+            f"{name} {estimated(one).replace(chr(10), ', ')}" for name, one in each.items()
+        )
+        out.print(
+            f"  correlation of advantages with what {found.fidelity.completions} completions "
+            f"change: {told}",
+            soft_wrap=True,
+        )
+    if found.idle:
+        out.print(
+            f"no contribution shows of {', '.join(found.idle)}: the intervals contain 0",
+            style="bold",
+        )
+    if found.influence is not None:
+        print_influence(found.influence)
+
+
+def _print_contributions(target: Path, measure: str, found: "Contributions") -> None:
+    table = titled(
+        f"{target}: {measure}, beside agents {_STAND_INS[found.stand_in]}",
+        ["agent", "contributes", "lost without it", "gained by it alone"],
+    )
+    table.show_lines = True
+    for agent, one in found.agents.items():
+        table.add_row(agent, *map(estimated, (one.shapley, one.lost, one.alone)))
+    out.print(table)
+    nobody, whole = (estimated(one).replace("\n", ", ") for one in (found.replaced, found.whole))
+    out.print(f"  {measure} with all agents replaced: {nobody}", soft_wrap=True)
+    out.print(f"  {measure} of the team: {whole}", soft_wrap=True)
 
 
 # --------------------------------------------------------------------------------------- messages

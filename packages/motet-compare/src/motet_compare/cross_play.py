@@ -1,6 +1,6 @@
 """Cross-play: the first agent of one team plays with the other agents of another team."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,8 @@ async def crossplay(
     games = 0
     for i, (first, _) in enumerate(teams):
         for j, (others, _) in enumerate(teams):
-            pair, tag = mixed([team for _, team in teams], i, j), f"crossplay-{i}-{j}"
+            seats = {agent: j if place else i for place, agent in enumerate(teams[0][1].agents)}
+            pair, tag = mixed([team for _, team in teams], seats), f"crossplay-{i}-{j}"
             played = await evaluate(environment, tasks, sampler, pair, plan, seed=seed, tag=tag)
             success[i].append(_success(played, f"{first} with {others}"))
             spans[i].append(intervals(played, seed)["success"] or [])
@@ -71,18 +72,22 @@ def _success(evaluation: Evaluation, pair: str) -> float:
     return summary.success
 
 
-def mixed(teams: Sequence[Team], first: int, others: int) -> Team:
-    """Return a team with the first agent of team `first` and the other agents of team `others`."""
-    source = {agent: others if place else first for place, agent in enumerate(teams[0].agents)}
+def mixed(teams: Sequence[Team], seats: Mapping[str, int]) -> Team:
+    """Return a team of agents of several teams.
+
+    Args:
+        seats: agent -> the number of the team that it is from, which also begins the names of its
+            policies, as in `0/aux`.
+    """
     return Team(
         agents={
             agent: tuple(f"{number}/{name}" for name in teams[number].agents[agent])
-            for agent, number in source.items()
+            for agent, number in seats.items()
         },
-        decode={agent: teams[number].decode[agent] for agent, number in source.items()},
+        decode={agent: teams[number].decode[agent] for agent, number in seats.items()},
         system={
             agent: teams[number].system[agent]
-            for agent, number in source.items()
+            for agent, number in seats.items()
             if agent in teams[number].system
         },
     )

@@ -71,7 +71,9 @@ def test_only_the_first_agent_is_of_the_first_team():
         Team(agents, dict.fromkeys(agents, short), {"ann": "first", "bob": "first"}),
         Team(agents, dict.fromkeys(agents, long), {"ann": "second", "eve": "second"}),
     ]
-    assert mixed(teams, 0, 1) == Team(
+    assert mixed(
+        teams, {agent: int(place > 0) for place, agent in enumerate(teams[0].agents)}
+    ) == Team(
         {"ann": ("0/p",), "bob": ("1/p", "1/q"), "eve": ("1/r",)},
         {"ann": short, "bob": long, "eve": long},
         {"ann": "first", "eve": "second"},

@@ -43,7 +43,7 @@ def shifted(said: Mapping[str, TurnReplies]) -> dict[str, TurnReplies]:
     return {task: said[donor] for task, donor in zip(tasks, tasks[1:] + tasks[:1], strict=True)}
 
 
-def said_first(episode: Episode, turn: int) -> dict[str, Reply]:
+def said_first(episode: Episode, turn: int) -> TurnReplies:
     """Return the reply of each agent at `turn`, on the first path of an episode."""
     round_ = episode.root
     for _ in range(turn):
@@ -60,12 +60,16 @@ class MessageShuffle(Wrapper[ShuffledState]):
     """`environment` in which the replies of `turn` (from 0) are exchanged.
 
     An agent's view of that turn contains its own reply and the other agents' replies from
-    `donors[task.id]`; if `donors` is None, these are empty. Later replies are added to every view
-    unchanged. The grade uses the real replies.
+    `donors[task.id]`; if `donors` is None, these are empty. With a `sender`, only its replies are
+    exchanged. Later replies are added to every view unchanged. The grade uses the real replies.
     """
 
     def __init__(
-        self, environment: Environment[Any], turn: int, donors: Mapping[str, TurnReplies] | None
+        self,
+        environment: Environment[Any],
+        turn: int,
+        donors: Mapping[str, TurnReplies] | None,
+        sender: str | None = None,
     ) -> None:
         self._how = "shuffled" if donors is not None else "blank"
         if not environment.branches:
@@ -76,6 +80,7 @@ class MessageShuffle(Wrapper[ShuffledState]):
         super().__init__(environment)
         self.turn = turn
         self.donors = donors
+        self.sender = sender
 
     async def start(self, task: Task, seed: int) -> ShuffledState:
         """Raises: EnvironmentFault if the task has no donors."""
@@ -109,7 +114,9 @@ class MessageShuffle(Wrapper[ShuffledState]):
         view = state.inner if state.views is None else state.views[agent]
         received = dict(replies)
         if state.turn == self.turn:
-            received |= self._instead(state.task, [name for name in replies if name != agent])
+            others = [name for name in replies if name != agent]
+            changed = others if self.sender is None else [self.sender] * (self.sender in others)
+            received |= self._instead(state.task, changed)
         transition = await self.environment.step(view, received, seed)
         if transition.done:
             raise EnvironmentFault(

@@ -67,7 +67,9 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "view": {"commands": ("episodes", "view")},
-    "compare": {"commands": ("baselines", "compare", "crossplay", "messages", "replay")},
+    "compare": {
+        "commands": ("baselines", "compare", "crossplay", "diagnose", "messages", "replay")
+    },
     "serve": {"commands": ("chat", "export", "serve")},
     "verifier": {
         "commands": ("verifier",),

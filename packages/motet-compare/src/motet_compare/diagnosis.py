@@ -1,0 +1,287 @@
+"""A diagnosis of a team: which agent contributes what, which messages matter, who rides free.
+
+Every figure is a difference between games of the same tasks with the same seeds, with an interval
+over tasks. docs/credit.md explains each.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal, TypeAlias
+
+from motet.core import Completion, Environment, Episode, ScoreRequest, Task, Team, walk
+from motet.evaluation.evaluate import Evaluation
+from motet.evaluation.influence import Influence, influence
+from motet.evaluation.intervals import Estimate, estimate, paired_difference
+from motet.evaluation.playthrough import Games, rewards, successes, valid_games
+from motet_compare.contributions import (
+    Contributions,
+    Silenced,
+    StandIn,
+    Values,
+    contributions,
+    orders_of,
+    teams_of,
+)
+from motet_compare.fidelity import Fidelity
+from motet_compare.messages import MessageShuffle, said_first, shifted
+
+Replaced: TypeAlias = Literal["blank", "shuffled", "resampled"]
+MOST_SCORED = 512
+"""Completions of each agent that other agents' policies score."""
+
+
+@dataclass(frozen=True)
+class MessageEffect:
+    """What a message is worth to those who read it."""
+
+    sender: str
+    turn: int
+    """The turn in which it is sent, from 1."""
+    replaced: Replaced
+    """blank: they read nothing. shuffled: that of another task. resampled: another one of the same
+    task."""
+    lost: Estimate | None
+    """By how much success, or reward, is lower then."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found about a team."""
+
+    measure: Literal["success", "reward"]
+    """What contributions and messages are measured in: success, if the environment reports it."""
+    games: int
+    """Games of each team."""
+    contributions: Sequence[Contributions]
+    """Beside each kind of stand-in."""
+    unearned: Mapping[str, float | None]
+    """Agent -> the share of its own reward that it still gets if it says nothing. None if it earns
+    nothing."""
+    messages: Sequence[MessageEffect]
+    """Those of each agent and turn that another agent may read at a later turn."""
+    without_messages: str
+    """Why no message was replaced, if none was."""
+    distances: Mapping[str, Mapping[str, Estimate]]
+    """Agent -> other agent -> mean of log π_agent − log π_other over the agent's completions, in
+    nats per completion. 0: the other would answer in the same way."""
+    fidelity: Fidelity | None = None
+    """How well the advantages of the run's algorithm fit what completions change. None if they need
+    more than the rewards, such as a critic."""
+    influence: Influence | None = None
+    """Of a debate: who persuades whom."""
+
+    @property
+    def idle(self) -> list[str]:
+        """The agents of which no contribution shows, beside any kind of stand-in."""
+        return [
+            agent
+            for agent in self.contributions[0].agents
+            if all(_shows_nothing(one.agents[agent].shapley) for one in self.contributions)
+        ]
+
+
+Play: TypeAlias = Callable[..., Any]
+"""`await play(environment, team, tag=..., samples=...)` -> an Evaluation of the same tasks."""
+
+
+async def diagnosed(
+    environment: Environment[Any],
+    team: Team,
+    play: Play,
+    seated: Mapping[StandIn, Callable[[frozenset[str]], Team]],
+    logprobs: Callable[[Sequence[ScoreRequest]], Any],
+    comparable: Callable[[str, str], bool],
+    fidelity: Callable[[Team], Any],
+    seed: int,
+) -> Diagnosis:
+    """Play a team, and the teams that it is compared with.
+
+    Args:
+        play: plays the tasks with an environment and a team.
+        seated: kind of stand-in -> a function from the agents that are as they are to the team.
+        logprobs: an async function that scores completions under the policy that a request names.
+        comparable: whether two policies have one vocabulary.
+        fidelity: an async function that returns the fidelity of the run's credit for a team.
+    """
+    agents = tuple(team.agents)
+    real: Evaluation = await play(environment, team)
+    measure: Literal["success", "reward"] = "reward" if real.summary.success is None else "success"
+
+    def values(found: Evaluation) -> Values:
+        return successes(found.games) if measure == "success" else rewards(found.games)
+
+    orders = orders_of(agents, seed)
+    parts: list[Contributions] = []
+    unearned: dict[str, float | None] = {}
+    for stand_in, of in seated.items():
+        known: dict[frozenset[str], Values] = {frozenset(agents): values(real)}
+        for kept in teams_of(orders):
+            if kept in known:
+                continue
+            mute = frozenset(agents) - kept
+            game = Silenced(environment, mute) if stand_in == "silent" else environment
+            found: Evaluation = await play(game, of(kept))
+            known[kept] = values(found)
+            if stand_in == "silent" and len(mute) == 1:
+                (agent,) = mute
+                unearned[agent] = _share(found.games, real.games, agent)
+        parts.append(contributions(stand_in, orders, known, seed))
+    messages, why = await _messages(environment, team, play, real, values, seed)
+    return Diagnosis(
+        measure,
+        real.summary.episodes,
+        parts,
+        {agent: unearned[agent] for agent in agents if agent in unearned},
+        messages,
+        why,
+        await _distances(real.episodes, team, logprobs, comparable, seed),
+        await fidelity(team),
+        influence(real.episodes),
+    )
+
+
+def _shows_nothing(found: Estimate | None) -> bool:
+    return found is None or found.low <= 0.0
+
+
+def _share(without: Games, real: Games, agent: str) -> float | None:
+    """Return the reward of an agent that says nothing, divided by its reward as it is."""
+    own, instead = (fmean(found) if (found := _earned(one, agent)) else None
+                    for one in (real, without))  # fmt: skip
+    return None if own is None or instead is None or own <= 0 else instead / own
+
+
+def _earned(games: Games, agent: str) -> list[float]:
+    return [
+        sum(outcome.rewards[agent] for _, outcome in game.turns)
+        for played in games
+        for game in valid_games(played)
+    ]
+
+
+# ----------------------------------------------------------------------------------------- messages
+
+
+async def _messages(
+    environment: Environment[Any],
+    team: Team,
+    play: Play,
+    real: Evaluation,
+    values: Callable[[Evaluation], Values],
+    seed: int,
+) -> tuple[list[MessageEffect], str]:
+    """Replace the messages of each agent and turn. Return the effects, or why there are none."""
+    sent = _read_later(real.episodes)
+    if not sent:
+        return [], "no agent acts after another one has spoken"
+    if not environment.branches:
+        return [], "the environment has branches = False, so a game cannot go on in two ways"
+    other: Evaluation = await play(environment, team, tag="other", samples=1)
+    found: list[MessageEffect] = []
+    for sender, turn in sent:
+        real_said, other_said = (
+            {
+                episode.task.id: said
+                for episode in one.episodes
+                if (said := _said(episode, turn)) is not None and sender in said
+            }
+            for one in (real, other)
+        )
+        donors: dict[Replaced, Any] = {"blank": None, "resampled": other_said}
+        if len(real_said) > 1:
+            donors["shuffled"] = shifted(real_said)
+        for how, given in donors.items():
+            game = MessageShuffle(environment, turn, given, sender)
+            played: Evaluation = await play(game, team)
+            lost = paired_difference(values(real), values(played), seed)
+            found.append(MessageEffect(sender, turn + 1, how, lost))
+    return found, ""
+
+
+def _read_later(episodes: Sequence[Episode]) -> list[tuple[str, int]]:
+    """Return (agent, turn from 0) of each message after which another agent acts."""
+    found: dict[tuple[str, int], None] = {}
+    for episode in episodes:
+        acting = _acting(episode)
+        for turn, agents in enumerate(acting):
+            for sender in agents:
+                if any(set(later) - {sender} for later in acting[turn + 1 :]):
+                    found[sender, turn] = None
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def _acting(episode: Episode) -> list[tuple[str, ...]]:
+    """Return who acts at each turn of the longest path."""
+    found: list[tuple[str, ...]] = []
+    for _, round_ in walk(episode.root) if episode.root is not None else ():
+        if round_.turn == len(found):
+            found.append(tuple(round_.prompts))
+    return found
+
+
+def _said(episode: Episode, turn: int) -> Mapping[str, Any] | None:
+    return said_first(episode, turn) if turn < len(_first_path(episode)) else None
+
+
+def _first_path(episode: Episode) -> list[Any]:
+    found, round_ = [], episode.root
+    while round_ is not None:
+        found.append(round_)
+        round_ = round_.outcomes[0].next if round_.outcomes else None
+    return found
+
+
+# ---------------------------------------------------------------------------------------- distances
+
+
+async def _distances(
+    episodes: Sequence[Episode],
+    team: Team,
+    logprobs: Callable[[Sequence[ScoreRequest]], Any],
+    comparable: Callable[[str, str], bool],
+    seed: int,
+) -> dict[str, dict[str, Estimate]]:
+    """Return how improbable the answers of each agent are for the policy of each other one."""
+    found: dict[str, dict[str, Estimate]] = {}
+    for agent in team.agents:
+        said = _completions(episodes, agent)[:MOST_SCORED]
+        for other in team.agents:
+            pairs = [
+                (task, turn, prompt, one)
+                for task, turn, prompt, one in said
+                if comparable(team.policy_of(agent, turn), team.policy_of(other, turn))
+            ]
+            if other == agent or not pairs:
+                continue
+            asked = [
+                ScoreRequest(
+                    team.policy_of(other, turn),
+                    prompt,
+                    one.tokens or (),
+                    team.decode[agent].temperature,
+                    one.forced,
+                )
+                for _, turn, prompt, one in pairs
+            ]
+            by_task: dict[str, list[float]] = {}
+            for (task, _, _, one), scored in zip(pairs, await logprobs(asked), strict=True):
+                by_task.setdefault(task.id, []).append(sum(one.logprobs or ()) - sum(scored))
+            mean = estimate([fmean(each) for each in by_task.values()], seed)
+            if mean is not None:
+                found.setdefault(agent, {})[other] = mean
+    return found
+
+
+def _completions(
+    episodes: Sequence[Episode], agent: str
+) -> list[tuple[Task, int, tuple[int, ...], Completion]]:
+    """Return the completions of an agent that have tokens and no restricted form."""
+    return [
+        (episode.task, round_.turn, tuple(round_.prompt_tokens[agent]), one)
+        for episode in episodes
+        if episode.root is not None
+        for _, round_ in walk(episode.root)
+        for one in round_.samples.get(agent, ())
+        if one.tokens and one.logprobs and one.restriction is None
+    ]

@@ -1,0 +1,121 @@
+"""`motet diagnose`: useless agents and messages are found, and what changes nothing counts 0."""
+
+import json
+
+import pytest
+
+import motet_compare
+from motet.commands.main import main
+from motet.errors import ConfigError
+from tests.small_runs import run_config
+
+GAME = """
+import motet
+
+
+class Talk(motet.Environment):
+    \"\"\"a speaks, then b. Only what a says counts, and b does not even read it.\"\"\"
+
+    agents = ("a", "b")
+    branches = True
+    most_turns = 2
+
+    def tasks(self, split):
+        return [motet.Task(f"{split} {k}", {"k": k}) for k in range(6)]
+
+    def start(self, task, seed):
+        return (task.fields["k"],)
+
+    def observe(self, state):
+        return {"a": f"a {state[0]}: "} if len(state) == 1 else {"b": f"b {state[0]}: "}
+
+    def step(self, state, replies, seed):
+        (reply,) = replies.values()
+        state = (*state, reply.text)
+        said = float(len(state) == 3 and len(state[1]) % 2)
+        done = len(state) == 3
+        return motet.Transition(
+            state, dict.fromkeys(self.agents, said), done, success=said if done else None
+        )
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    import motet
+
+    folder = tmp_path_factory.mktemp("diagnose")
+    (folder / "game.py").write_text(GAME)
+    config = run_config(
+        environment={"name": f"{folder}/game.py:Talk"},
+        policies={
+            "p": {"model": "tiny", "train": "full"},
+            "q": {"model": "tiny", "train": "frozen"},
+        },
+        team={"a": "p", "b": "q"},
+        warmup=None,
+        rollout={"samples": [4, 1]},
+        optimizer={"learning_rate": 1e-2},
+        train={"steps": 2, "tasks_per_step": 2},
+        evaluation={"samples": 2},
+    )
+    motet.train(config, runs=folder / "runs", show="silent")
+    return folder / "runs" / "run"
+
+
+@pytest.fixture(scope="module")
+def found(run):
+    return motet_compare.diagnose(run, show="silent")
+
+
+def test_an_agent_that_is_not_trained_contributes_nothing_beside_its_start(found):
+    start, _ = found.contributions
+    assert start.stand_in == "start"
+    for one in (start.agents["b"].shapley, start.agents["b"].lost, start.agents["b"].alone):
+        assert (one.mean, one.low, one.high) == (0.0, 0.0, 0.0)
+    assert start.agents["a"].shapley.mean == pytest.approx(start.whole.mean - start.replaced.mean)
+
+
+def test_an_agent_whose_text_is_thrown_away_is_idle_and_rides_free(found):
+    _, silent = found.contributions
+    assert silent.stand_in == "silent"
+    assert silent.whole.mean > 0.0
+    assert silent.replaced.mean == 0.0
+    assert silent.agents["a"].shapley.mean == silent.whole.mean
+    assert silent.agents["b"].shapley.mean == 0.0
+    assert "b" in found.idle
+    assert found.unearned == {"a": 0.0, "b": 1.0}
+
+
+def test_messages_that_nobody_reads_carry_nothing(found):
+    assert [(one.sender, one.turn) for one in found.messages] == [("a", 1)] * 3
+    assert {one.replaced for one in found.messages} == {"blank", "resampled", "shuffled"}
+    assert [one.lost.mean for one in found.messages] == [0.0] * 3
+
+
+def test_the_distance_of_policies_is_that_of_their_own_log_probabilities(found):
+    assert set(found.distances) == {"a", "b"}
+    assert found.distances["a"]["b"].mean > 0.0, "a was trained, and b has the same start"
+
+
+def test_the_command_says_it_and_keeps_it(run, found, monkeypatch, capsys):
+    from motet_compare.command import print_diagnosis
+
+    print_diagnosis(run, found)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "b would still get 100% of its reward if it said nothing" in said
+    assert "no contribution shows of" in said
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.argv", ["motet", "diagnose", str(run), "--tasks", "2", "--json"])
+        with pytest.raises(SystemExit):
+            main()
+    told = json.loads(capsys.readouterr().out)
+    assert told["games"] == 4
+    assert list((run / "evaluations").glob("diagnosis*.json"))
+
+
+def test_a_config_has_no_start_beside_it(run):
+    found = motet_compare.diagnose(run / "config.yaml", tasks=2, samples=1, show="silent")
+    assert [one.stand_in for one in found.contributions] == ["silent"]
+    with pytest.raises(ConfigError, match="tasks"):
+        motet_compare.diagnose(run, tasks=0)
