@@ -81,14 +81,14 @@ class Diagnosis:
         ]
 
 
-Play: TypeAlias = Callable[..., Any]
+PlayTeam: TypeAlias = Callable[..., Any]
 """`await play(environment, team, tag=..., samples=...)` -> an Evaluation of the same tasks."""
 
 
 async def diagnosed(
     environment: Environment[Any],
     team: Team,
-    play: Play,
+    play: PlayTeam,
     seated: Mapping[StandIn, Callable[[frozenset[str]], Team]],
     logprobs: Callable[[Sequence[ScoreRequest]], Any],
     comparable: Callable[[str, str], bool],
@@ -166,7 +166,7 @@ def _earned(games: Games, agent: str) -> list[float]:
 async def _messages(
     environment: Environment[Any],
     team: Team,
-    play: Play,
+    play: PlayTeam,
     real: Evaluation,
     values: Callable[[Evaluation], Values],
     seed: int,

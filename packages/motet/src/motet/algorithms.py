@@ -53,6 +53,22 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(name="magrpo", credit=GroupCredit(baseline="group_mean")),
         Algorithm(name="marloo", credit=GroupCredit(baseline="leave_one_out")),
         Algorithm(name="maremax", credit=GroupCredit(baseline="group_max")),
+        # COMA (arXiv 1705.08926) from samples: the joint actions of others stay the same
+        Algorithm(name="coma", credit=GroupCredit(baseline="leave_one_agent_out")),
+        # Dr. MAS (arXiv 2602.08847): advantages are scaled for each agent over the whole step
+        Algorithm(name="dr_mas", credit=GroupCredit(baseline="group_mean", scale="agent_std")),
+        # AT-GRPO (arXiv 2510.11062): siblings of one agent at one turn, by the reward of the turn
+        Algorithm(
+            name="at_grpo",
+            credit=GroupCredit(baseline="group_mean", scale="std", group_by="round"),
+            returns="current",
+        ),
+        # RAE (SPIRAL, arXiv 2506.24119): a running mean for each role, for games against each other
+        Algorithm(
+            name="rae",
+            credit=GroupCredit(baseline="moving_average", average_decay=0.95),
+            reward_sharing="own",
+        ),
         # ReMax (arXiv 2310.10505): the baseline is the return of one greedy path per task
         Algorithm(name="remax", credit=GroupCredit(baseline="greedy_path", group_by="task")),
         # GRPO (arXiv 2402.03300) in Dr. GRPO's form (2503.20783): magrpo with one agent

@@ -14,7 +14,13 @@ from torch import Tensor
 
 from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample, ValueSample
 from motet.credit import critics
-from motet.credit.baselines import Comparison, JointActions, baseline_of, divide_by_spread
+from motet.credit.baselines import (
+    Comparison,
+    JointActions,
+    baseline_of,
+    divide_by_agent_spread,
+    divide_by_spread,
+)
 from motet.credit.own import CheckedCredit, CreditFunction, step_of
 from motet.credit.preferences import PreferencePairs, pairs_of
 from motet.credit.ratios import Ratios, prefix_weights, ratios_of
@@ -158,6 +164,10 @@ def _compared_advantages(
         advantages_S = weighted_S - ratios.weight_S * baseline_S
     if rule.scale == "std":
         advantages_S = divide_by_spread(advantages_S, comparison.returns_S, group_S)
+    if rule.scale == "agent_std":
+        advantages_S = divide_by_agent_spread(
+            advantages_S, comparison.returns_S, group_S, table.agent_S
+        )
     return critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
 
 
@@ -219,7 +229,7 @@ def _comparison(
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
     baseline = baseline_of(rule.baseline)
     # A group of one has no standard deviation to divide by.
-    stays = not baseline.siblings or (baseline.alone and rule.scale == "none")
+    stays = not baseline.siblings or (baseline.alone and rule.scale != "std")
     return comparison, (torch.zeros_like(alone_S) if stays else alone_S) | without_greedy_S
 
 

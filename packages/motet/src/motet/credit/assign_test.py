@@ -78,6 +78,48 @@ def test_each_algorithm_by_hand(name, expected):
     assert advantages(credit([GREEDY], ALGORITHMS[name])) == expected
 
 
+WIDE = episode(round_(0, [outcome(g, reward) for g, reward in enumerate((-20.0, 20.0))]), id="wide")
+NARROW = episode(round_(0, [outcome(g, reward) for g, reward in enumerate((0.0, 2.0))]), id="n")
+
+
+def test_the_scale_of_an_agent_is_that_of_all_its_groups():
+    """The squared distances from the groups' means are 400, 400, 1 and 1, so σ² = 200.5."""
+    sigma = 200.5**0.5
+    given = advantages(credit([WIDE, NARROW], ALGORITHMS["dr_mas"]))
+    assert given == pytest.approx([-20 / sigma, 20 / sigma, -1 / sigma, 1 / sigma])
+    assert advantages(credit([WIDE, NARROW], ALGORITHMS["at_grpo"])) == [-1, 1, -1, 1]
+
+
+def test_siblings_are_compared_by_the_reward_of_their_turn_alone():
+    """At turn 1 the rewards 1 and 3, whatever follows; only the better one was continued."""
+    later = round_(1, [outcome(0, 100.0), outcome(1, 104.0)])
+    tree = episode(round_(0, [outcome(0, 1.0, end="pruned"), outcome(1, 3.0, next=later)]))
+    result = credit([tree], ALGORITHMS["at_grpo"], turns=2)
+    assert advantages(result) == [-1, 1, -1, 1]
+
+
+def test_a_role_is_compared_with_its_own_running_mean():
+    """b earns the opposite of a. The means of earlier steps are 2 and −2."""
+    game = episode(round_(0, [outcome(g, {"a": r, "b": -r}) for g, r in enumerate((1.0, 5.0))]))
+    state = CreditState({"a/0": (4.0, 2.0), "b/0": (-4.0, 2.0)})
+    result = credit([game], ALGORITHMS["rae"], state=state)
+    assert (advantages(result), advantages(result, "b")) == ([-1, 3], [1, -3])
+    assert result.state.averages["a/0"] == (pytest.approx(0.95 * 4 + 3), pytest.approx(2.9))
+
+
+def test_coma_compares_an_agent_s_samples_while_the_others_stay_the_same():
+    """Rewards of (a, b): 00 -> 0, 01 -> 1, 10 -> 2, 11 -> failed. So a's first sample is compared
+    with its second one beside b's first: 0 − 2, and b's samples beside a's first: 0 − 1."""
+    crossed = [
+        outcome({"a": 0, "b": 0}, 0.0),
+        outcome({"a": 0, "b": 1}, 1.0),
+        outcome({"a": 1, "b": 0}, 2.0),
+        outcome({"a": 1, "b": 1}, 0.0, fault=FAULT),
+    ]
+    result = credit([episode(round_(0, crossed, samples=2))], ALGORITHMS["coma"])
+    assert (advantages(result), advantages(result, "b")) == ([-2, 2], [-1, 1])
+
+
 def test_the_named_algorithms_give_different_advantages_under_their_defaults():
     names = ("mareinforce", "magrpo", "marloo", "maremax", "remax")
     assert len({tuple(advantages(credit([GREEDY], ALGORITHMS[name]))) for name in names}) == len(

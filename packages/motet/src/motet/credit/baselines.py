@@ -197,6 +197,24 @@ def divide_by_spread(advantages_S: Tensor, returns_S: Tensor, group_S: Tensor) -
     )
 
 
+def divide_by_agent_spread(
+    advantages_S: Tensor, returns_S: Tensor, group_S: Tensor, agent_S: Tensor
+) -> Tensor:
+    """Return A / σ of the agent; A if σ is below 1e-6. σ² is the mean of the squared distances of
+    all its returns in the step from the means of their groups.
+
+    So the advantages of every agent have the same size over a step, whatever the scale of its
+    rewards, and a group with hardly any difference is not blown up. After Dr. MAS
+    (arXiv 2602.08847), which normalises per agent and not over the team.
+    """
+    groups, agents = int(group_S.max()) + 1, int(agent_S.max()) + 1
+    means_S = segment_mean(returns_S, group_S, groups)[group_S]
+    spread_S = segment_mean((returns_S - means_S) ** 2, agent_S, agents).sqrt()[agent_S]
+    return advantages_S / torch.where(
+        spread_S < SMALLEST_SPREAD, torch.ones_like(spread_S), spread_S
+    )
+
+
 def whiten(advantages_S: Tensor) -> Tensor:
     """Return (A − mean) / population std over a whole step. For algorithms whose critic has already
     subtracted the state's value."""

@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from motet.credit.baselines import BASELINES, Comparison, JointActions, divide_by_spread, whiten
+from motet.credit.baselines import (
+    BASELINES,
+    Comparison,
+    JointActions,
+    divide_by_agent_spread,
+    divide_by_spread,
+    whiten,
+)
 from motet.credit.returns import segment_max, segment_mean, segment_size, segment_sum
 from motet.errors import ConfigError
 
@@ -116,3 +123,21 @@ def test_segments_of_any_size():
     assert segment_mean(RETURNS, GROUPS, 3).tolist() == [4, 4, 0]
     assert segment_size(GROUPS, 3).tolist() == [3, 2, 0]
     assert segment_max(RETURNS, GROUPS, 3).tolist() == [8, 6, -torch.inf]
+
+
+def test_the_advantages_of_each_agent_have_one_size_over_the_step():
+    """Agent 0 has a flat group and one with ±1/2, so σ² = (0 + 0 + 1/4 + 1/4)/4 = 1/8; agent 1 has
+    ±20 and σ = 20."""
+    returns_S = torch.tensor([7.0, 7.0, 0.0, 1.0, -20.0, 20.0], dtype=torch.float64)
+    group_S = torch.tensor([0, 0, 1, 1, 2, 2])
+    agent_S = torch.tensor([0, 0, 0, 0, 1, 1])
+    advantages_S = torch.tensor([0.0, 0.0, -0.5, 0.5, -20.0, 20.0], dtype=torch.float64)
+    found_S = divide_by_agent_spread(advantages_S, returns_S, group_S, agent_S)
+    root = 2**0.5
+    assert found_S.tolist() == pytest.approx([0.0, 0.0, -root, root, -1.0, 1.0])
+
+
+def test_an_agent_whose_groups_are_all_flat_keeps_its_advantages():
+    flat_S, one_S = torch.full((2,), 3.0, dtype=torch.float64), torch.tensor([0, 0])
+    found_S = divide_by_agent_spread(torch.zeros_like(flat_S), flat_S, one_S, one_S)
+    assert found_S.tolist() == [0.0, 0.0]

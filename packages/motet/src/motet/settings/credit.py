@@ -25,8 +25,9 @@ class GroupCredit(AdvantageCredit):
     """A name of `credit.baselines.BASELINES`: none, group_mean, leave_one_out, group_max,
     greedy_path, moving_average, leave_one_agent_out; or your own function at package.module:NAME or
     ./file.py:NAME."""
-    scale: Literal["none", "std"] = "none"
-    """std: divide advantages by the population standard deviation of their group's returns."""
+    scale: Literal["none", "std", "agent_std"] = "none"
+    """std: divide advantages by the population standard deviation of their group's returns.
+    agent_std: by that of all returns of the agent in the step, around the means of their groups."""
     group_by: Literal["round", "task"] = "round"
     """Which samples form a group. round: the samples of one agent in one Round. task: all samples
     of one agent at one turn of one task. If left out, a run takes task where samples are compared
