@@ -63,6 +63,8 @@ ALGORITHMS: dict[str, Algorithm] = {
             credit=GroupCredit(baseline="group_mean", scale="std", group_by="round"),
             returns="current",
         ),
+        # GDPO (arXiv 2601.05242): each term of the reward is scaled before they are added
+        Algorithm(name="gdpo", credit=GroupCredit(baseline="group_mean", scale="std")),
         # RAE (SPIRAL, arXiv 2506.24119): a running mean for each role, for games against each other
         Algorithm(
             name="rae",
@@ -279,6 +281,11 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         raise ConfigError(
             f"algorithm.stopped_weight {algorithm.stopped_weight} is for turns that a reward ends, "
             f"got rollout.stop_at_reward null: set it, or drop stopped_weight"
+        )
+    if algorithm.name == "gdpo" and algorithm.group is not None and not algorithm.group.terms:
+        raise ConfigError(
+            "algorithm gdpo learns from several terms of the environment or the reward, got none: "
+            "set algorithm.credit.terms, such as {success: 1, short: 0.2}"
         )
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, but the team has {agents}: use magrpo")

@@ -83,6 +83,9 @@ def rewards_of(settings: RunConfig) -> str:
         return ""
     if settings.reward_model is not None:
         return "rewards: every agent learns from the scores of reward_model, the same for all"
+    if algorithm.group is not None and algorithm.group.terms:
+        terms = ", ".join(f"{name} x {weight:g}" for name, weight in algorithm.group.terms.items())
+        return f"rewards: every agent learns from terms, each scaled on its own: {terms}"
     if algorithm.pairs is not None:
         return "rewards: pairs of joint actions are compared by the mean of all agents' rewards"
     critic = algorithm.critic

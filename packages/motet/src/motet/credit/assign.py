@@ -100,6 +100,8 @@ def assign_credit(
             result = critics.turn_advantages(
                 table, algorithm, rule, scores, team, penalty_S, ratios
             )
+        case GroupCredit(terms=terms) as rule if terms:
+            result = _by_terms(table, algorithm, rule, group_S, ratios)
         case GroupCredit() as rule:
             comparison, left_out_S = _comparison(
                 episodes, table, algorithm, rule, state, group_S, turns, penalty_S, ratios
@@ -169,6 +171,34 @@ def _compared_advantages(
             advantages_S, comparison.returns_S, group_S, table.agent_S
         )
     return critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
+
+
+def _by_terms(
+    table: Table,
+    algorithm: Algorithm,
+    rule: GroupCredit,
+    group_S: Tensor,
+    ratios: Ratios | None,
+) -> critics.AdvantageResult:
+    """Return the advantages of the terms of a rule: each is compared and divided by its deviation
+    in the group, and the weighted sum by its deviation over the agent's samples of the step.
+
+    Source: GDPO (arXiv 2601.05242), with one agent's samples as the batch.
+
+    Raises: ConfigError if a joint action lacks a term.
+    """
+    nothing_S = torch.zeros(len(table.samples), dtype=torch.float64)
+    total_S, returns_S = nothing_S, nothing_S
+    for term, weight in rule.terms.items():
+        paid = table.paid_by(term)
+        term_S = paid.of_samples(paid.returns_NJ(algorithm, nothing_S))
+        gain_S = term_S - baseline_of(rule.baseline).of(Comparison(term_S, group_S))
+        total_S = total_S + weight * divide_by_spread(gain_S, term_S, group_S)
+        returns_S = returns_S + weight * term_S
+    advantages_S = divide_by_agent_spread(total_S, total_S, group_S, table.agent_S)
+    if ratios is not None:
+        advantages_S = advantages_S * ratios.weight_S
+    return critics.AdvantageResult(advantages_S.tolist(), returns_S, [])
 
 
 def _preferences(

@@ -98,6 +98,61 @@ def test_siblings_are_compared_by_the_reward_of_their_turn_alone():
     assert advantages(result) == [-1, 1, -1, 1]
 
 
+def termed(*rows, id="e"):
+    """Return an episode whose joint actions have terms and no rewards."""
+    outcomes = [
+        Outcome({"a": g, "b": g}, {"a": 0.0, "b": 0.0}, terms=terms, end="done")
+        for g, terms in enumerate(rows)
+    ]
+    return episode(round_(0, outcomes), id=id)
+
+
+def test_each_term_is_scaled_before_they_are_added():
+    """right 0, 1 becomes −1, 1; words 100, 300 of a becomes −1, 1 and weighs −1/2; b's words are
+    equal. In the other game only words of a differ. So the sums of a are −1/2, 1/2, −1/2 and 1/2,
+    and σ = 1/2; those of b −1, 1, 0 and 0, and σ² = 1/2."""
+    first = termed(
+        {"right": 0.0, "words/a": 100.0, "words/b": 7.0},
+        {"right": 1.0, "words/a": 300.0, "words/b": 7.0},
+    )
+    other = termed(
+        {"right": 1.0, "words/a": 8.0, "words/b": 7.0},
+        {"right": 1.0, "words/a": 2.0, "words/b": 7.0},
+        id="other",
+    )
+    rule = {"credit": {"terms": {"right": 1.0, "words": -0.5}}}
+    result = credit([first, other], resolve("gdpo", rule))
+    assert advantages(result) == pytest.approx([-1, 1, -1, 1])
+    root = 2**0.5
+    assert advantages(result, "b") == pytest.approx([-root, root, 0, 0])
+    assert result.metrics["credit/return"] == pytest.approx(
+        (-50 + 1 - 150 + 1 - 4 + 1 - 1 + (-3.5 + 1 - 3.5 + 1 - 3.5 + 1 - 3.5)) / 8
+    )
+
+
+def test_a_term_of_the_end_alone_is_0_before():
+    later = [
+        round_(1, [Outcome({"a": 0, "b": 0}, {}, terms={"right": right}, end="done")])
+        for right in (0.0, 1.0)
+    ]
+    root = round_(0, [Outcome({"a": g, "b": g}, {}, next=one) for g, one in enumerate(later)])
+    rule = {"credit": {"terms": {"right": 1.0}, "group_by": "task"}, "repeat_last_reward": False}
+    assert advantages(credit([episode(root)], resolve("gdpo", rule), turns=2)) == [-1, 1, -1, 1]
+
+
+def test_terms_that_cannot_be_compared_are_refused():
+    short = resolve("gdpo", {"credit": {"terms": {"short": 1}}})
+    with pytest.raises(ConfigError, match=facts("names 'short' … for a; the terms are right")):
+        credit([termed({"right": 1.0}, {"right": 0.0})], short)
+    with pytest.raises(ConfigError, match=facts("gdpo … got none … credit.terms")):
+        check_plan(ALGORITHMS["gdpo"], Plan(samples=(4,)), 2)
+    with pytest.raises(ValueError, match="scale: std and baseline: group_mean or leave_one_out"):
+        resolve("magrpo", {"credit": {"terms": {"right": 1}}})
+    kl = {"kind": "reward", "coefficient": 0.1}
+    with pytest.raises(ValueError, match=r"got credit\.terms, which take their place"):
+        resolve("gdpo", {"credit": {"terms": {"right": 1}}, "kl": kl})
+
+
 def test_a_role_is_compared_with_its_own_running_mean():
     """b earns the opposite of a. The means of earlier steps are 2 and −2."""
     game = episode(round_(0, [outcome(g, {"a": r, "b": -r}) for g, r in enumerate((1.0, 5.0))]))

@@ -4,7 +4,7 @@ Maps values per joint action to values per sample and back.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -107,6 +107,29 @@ class Table:
         """Look up the value of the sample that each agent contributed; 0 if it did not act. [S] ->
         [N, J]"""
         return torch.cat([figures_S, figures_S.new_zeros(1)])[self.sample_NJ]
+
+    def paid_by(self, term: str) -> "Table":
+        """Return the table with a term in place of the rewards: `term`, or `term/AGENT` of each
+        agent. A joint action without it, such as one before the end, has 0.
+
+        Raises: ConfigError if no joint action has it for an agent.
+        """
+        outcomes, known = [], set()
+        for outcome in self.outcomes:
+            names = {
+                a: f"{term}/{a}" if f"{term}/{a}" in outcome.terms else term for a in self.agents
+            }
+            known |= {agent for agent, name in names.items() if name in outcome.terms}
+            own = {agent: outcome.terms.get(name, 0.0) for agent, name in names.items()}
+            outcomes.append(replace(outcome, rewards=own))
+        missing = next((agent for agent in self.agents if agent not in known), None)
+        if missing is not None:
+            there = dict.fromkeys(name for outcome in self.outcomes for name in outcome.terms)
+            raise ConfigError(
+                f"algorithm.credit.terms names {term!r}, which no joint action of the step has for "
+                f"{missing}; the terms are {', '.join(there) or 'none'}: name those"
+            )
+        return replace(self, outcomes=outcomes)
 
     # ------------------------------------------------------------ rewards and returns
 

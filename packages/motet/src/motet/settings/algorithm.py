@@ -166,6 +166,11 @@ class Algorithm(Settings):
             )
         if self.critic is not None:
             self._refuse_beside_critic(self.critic)
+        if self.group is not None and self.group.terms and self.kl_in_reward is not None:
+            raise ValueError(
+                "kl.kind reward lowers rewards, got credit.terms, which take their place: use "
+                "kl.kind: loss, or drop terms"
+            )
         if self.self_imitation is not None and self.group is None:
             raise ValueError(
                 "self_imitation is for groups that teach nothing because all their samples failed, "

@@ -7,6 +7,9 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 from motet.settings.kinds import ByKind, Kind
 from motet.settings.pairs import Pairs
 
+COMPARING = ("group_mean", "leave_one_out")
+"""The baselines that `terms` may have."""
+
 
 class AdvantageCredit(Kind):
     """Credit as advantages, of this kind or of your own function."""
@@ -34,6 +37,21 @@ class GroupCredit(AdvantageCredit):
     and a later turn has only one per Round."""
     average_decay: float = Field(0.9, ge=0.0, lt=1.0)
     """Decay factor per step of the moving_average baseline."""
+    terms: dict[str, float] = Field(default_factory=dict)
+    """Term -> weight: learn from these terms of the environment or the reward in place of the
+    rewards, such as {right: 1, short: 0.2}. Each is compared and divided by its own deviation in
+    its group, so that none drowns another, and their weighted sum by that of the agent over the
+    step. NAME also stands for NAME/AGENT."""
+
+    @model_validator(mode="after")
+    def _terms_are_compared(self) -> Self:
+        if self.terms and (self.scale != "std" or self.baseline not in COMPARING):
+            raise ValueError(
+                f"terms are compared within their groups and scaled each on its own, got baseline "
+                f"{self.baseline} and scale {self.scale}: set scale: std and baseline: "
+                f"{' or '.join(COMPARING)}, or drop terms"
+            )
+        return self
 
     @model_validator(mode="after")
     def _something_to_scale(self) -> Self:
