@@ -228,10 +228,11 @@ class Pages:
         return self._or_refused(run, "the games of a task", found)
 
     def team(self, name: str) -> dict[str, Any]:
-        """Controls, who persuades whom, conventions, baselines and cross-play, as evaluations have
-        recorded them."""
+        """Controls, who persuades whom, conventions, baselines, diagnoses and cross-play, as
+        evaluations have recorded them."""
         run = self._run(name)
-        nothing = dict.fromkeys(("evaluations", "baselines", "crossplays", "unreadable"), ())
+        kinds = ("evaluations", "baselines", "diagnoses", "crossplays", "unreadable")
+        nothing = dict.fromkeys(kinds, ())
         figures = self._alone(run, lambda: team_figures(run.path, run.summary), nothing)
         samples = plain.mapping(run.config.get("rollout")).get("samples")
         return {**figures, "turns": len(samples) if isinstance(samples, list) else 1}

@@ -16,14 +16,16 @@ _MOST_FILES = 200
 
 def team_figures(run: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return `evaluations` (before and after training, then those of RUN/evaluations), `baselines`,
-    `crossplays`, and the `unreadable` files. Nothing is played.
+    `diagnoses`, `crossplays`, and the `unreadable` files. Nothing is played.
 
-    The files are what `motet evaluate` and `motet crossplay` keep there, or print with --json.
+    The files are what `motet evaluate` and others keep there, or print with --json.
     """
     heldout = summary.get("heldout")
     steps = plain.integer(summary.get("steps"))
     known = {"before": ("before training", 0), "after": ("after training", steps)}
-    found: dict[str, list[Any]] = {"evaluations": [], "baselines": [], "crossplays": []}
+    found: dict[str, list[Any]] = {
+        "evaluations": [], "baselines": [], "diagnoses": [], "crossplays": [],
+    }  # fmt: skip
     for when, figures in heldout.items() if isinstance(heldout, Mapping) else ():
         if isinstance(figures, Mapping):
             title, step = known.get(str(when), (str(when), None))
@@ -43,6 +45,8 @@ def team_figures(run: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
             found["crossplays"].append({**_crossplay(saved), **about})
         elif _is_baselines(saved):
             found["baselines"].append({**_baselines(saved), **about})
+        elif _is_diagnosis(saved):
+            found["diagnoses"].append({**_diagnosis(saved), **about})
         elif isinstance(saved, Mapping) and isinstance(saved.get("reward"), int | float | None):
             found["evaluations"].append(_evaluation(saved, about))
         else:
@@ -108,6 +112,44 @@ def _baselines(saved: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _diagnosis(saved: Mapping[str, Any]) -> dict[str, Any]:
+    def agent(figures: Any) -> dict[str, Any]:
+        named = plain.mapping(figures)
+        return {name: plain.estimate(named.get(name)) for name in ("shapley", "lost", "alone")}
+
+    fidelity = plain.mapping(saved.get("fidelity"))
+    return {
+        "measure": plain.text(saved.get("measure")),
+        "games": plain.number(saved.get("games")),
+        "contributions": [
+            {
+                "stand_in": plain.text(one.get("stand_in")),
+                "whole": plain.estimate(one.get("whole")),
+                "replaced": plain.estimate(one.get("replaced")),
+                "agents": {
+                    str(name): agent(figures)
+                    for name, figures in plain.mapping(one.get("agents")).items()
+                },
+            }
+            for one in plain.rows(saved["contributions"])
+        ],
+        "messages": [
+            {
+                "sender": plain.text(one.get("sender")),
+                "turn": plain.integer(one.get("turn")),
+                "replaced": plain.text(one.get("replaced")),
+                "lost": plain.estimate(one.get("lost")),
+            }
+            for one in plain.rows(saved.get("messages"))
+        ],
+        "unearned": {
+            str(name): plain.number(share)
+            for name, share in plain.mapping(saved.get("unearned")).items()
+        },
+        "fidelity": plain.estimate(fidelity.get("all")),
+    }
+
+
 def _crossplay(saved: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "runs": [str(name) for name in saved["runs"]],
@@ -129,6 +171,10 @@ def _is_baselines(saved: Any) -> bool:
         and bool(rows)
         and all(isinstance(row, Mapping) and "protocol" in row for row in rows)
     )
+
+
+def _is_diagnosis(saved: Any) -> bool:
+    return isinstance(saved, Mapping) and isinstance(saved.get("contributions"), list)
 
 
 def _is_crossplay(saved: Any) -> bool:

@@ -31,7 +31,8 @@ def test_evaluations_come_from_the_summary_and_from_saved_files(tmp_path: Path) 
 
 
 def test_a_run_without_evaluations_has_none(tmp_path: Path) -> None:
-    none = {"evaluations": [], "baselines": [], "crossplays": [], "unreadable": []}
+    kinds = ("evaluations", "baselines", "diagnoses", "crossplays", "unreadable")
+    none: dict[str, list[object]] = {kind: [] for kind in kinds}
     assert team_figures(tmp_path, {}) == none
     assert team_figures(tmp_path, {"heldout": ["strange"]}) == none
 
@@ -62,6 +63,33 @@ def test_what_commands_kept_is_shown_with_its_step_and_options(tmp_path: Path) -
     assert (table["title"], table["rows"]) == ("baselines", BASELINES["rows"])
     assert (cross["title"], cross["success"]) == ("crossplay", CROSS["success"])
     assert found["unreadable"] == []
+
+
+DIAGNOSIS = {
+    "measure": "success", "games": 8, "contributions": [{
+        "stand_in": "silent",
+        "whole": {"mean": 0.9, "low": 0.8, "high": 1.0},
+        "replaced": None,
+        "agents": {"a": {"shapley": {"mean": 0.4, "low": 0.3, "high": 0.5}, "lost": "strange"}},
+    }, 7],
+    "messages": [{"sender": "a", "turn": 1, "replaced": "blank", "lost": None}, "strange"],
+    "unearned": {"a": 0.25, "b": "strange"},
+    "fidelity": {"all": {"mean": 0.5, "low": 0.1, "high": 0.7}},
+}  # fmt: skip
+
+
+def test_a_diagnosis_is_shown_without_what_has_another_form(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    Keeper([run]).keep("diagnosis", [], DIAGNOSIS)
+    found = team_figures(run, {})
+    (one,) = found["diagnoses"]
+    assert (found["evaluations"], one["title"], one["games"]) == ([], "diagnosis", 8)
+    (part,) = one["contributions"]
+    assert part["agents"]["a"]["shapley"]["mean"] == 0.4
+    assert part["agents"]["a"]["lost"] is part["replaced"] is None
+    assert [each["replaced"] for each in one["messages"]] == ["blank"]
+    assert one["unearned"] == {"a": 0.25, "b": None}
+    assert one["fidelity"] == {"mean": 0.5, "low": 0.1, "high": 0.7}
 
 
 def test_an_interval_without_a_width_is_left_out():

@@ -57,6 +57,27 @@
           h("td", { class: "num" }, M.fixed(row.reward && row.reward.mean)), h("td", { class: "num" }, M.number(row.n)), h("td", { class: "num" }, M.number(row.tokens_per_task, 1))))))));
   }
 
+  const BESIDE = { start: "as before reinforcement learning", silent: "saying nothing" };
+
+  function diagnosis(one) {
+    const change = (found) => h("td", { class: "num" }, points(found && found.mean), found && found.low !== found.high && h("div", { class: "small dim" }, `${points(found.low)} to ${points(found.high)}`));
+    const contributions = (part) => h("table", { class: "contributions" },
+      h("thead", {}, h("tr", {}, h("th", {}, `Agents replaced by ones ${BESIDE[part.stand_in] || part.stand_in}`), ["Contributes", "", "Lost without it", "Gained by it alone"].map((name) => h("th", { class: name ? "num" : "barred" }, name)))),
+      h("tbody", {}, Object.entries(part.agents).map(([agent, own]) => h("tr", {}, h("td", {}, agent), change(own.shapley), barred(own.shapley && own.shapley.mean), change(own.lost), change(own.alone))),
+        h("tr", {}, h("td", { class: "dim" }, `from all replaced to the team: ${M.percent(part.replaced && part.replaced.mean)} to ${M.percent(part.whole && part.whole.mean)}`), h("td", { colspan: "4" }))));
+    const sent = [...new Map(one.messages.map((each) => [`${each.sender} ${each.turn}`, each])).values()];
+    const lost = (first, how) => { const found = one.messages.find((each) => each.sender === first.sender && each.turn === first.turn && each.replaced === how); return change(found && found.lost); };
+    const messages = sent.length > 0 && h("table", { class: "messages" },
+      h("thead", {}, h("tr", {}, h("th", {}, "Lost if others read, in place of a message"), ["nothing", "another one of the task", "that of another task"].map((name) => h("th", { class: "num" }, name)))),
+      h("tbody", {}, sent.map((first) => h("tr", {}, h("td", {}, `${first.sender}, turn ${M.number(first.turn)}`), ["blank", "resampled", "shuffled"].map((how) => lost(first, how))))));
+    const free = Object.entries(one.unearned).filter(([, value]) => value !== null);
+    return panel("Who made the team good?", [`${one.measure} in points`, `${M.number(one.games)} games of each team`, "95 % intervals", ...one.options].join(" · "),
+      h("div", { class: "scroll" }, one.contributions.map(contributions), messages),
+      h("div", { class: "body small" },
+        free.length > 0 && h("p", {}, `Reward that remains for an agent that says nothing: ${free.map(([agent, value]) => `${agent} ${M.percent(value)}`).join(", ")}`),
+        one.fidelity && h("p", {}, `Correlation of advantages with what completions change: ${M.fixed(one.fidelity.mean)} (${M.fixed(one.fidelity.low)} to ${M.fixed(one.fidelity.high)})`)));
+  }
+
   function rightByTurn(one) {
     const turns = one.influence.turns;
     const agents = Object.keys(turns[0].right);
@@ -130,6 +151,7 @@
   const CONTROLS = "Do the messages matter? Is it persuasion, or a second guess?";
   const MORE = [
     [CONTROLS, (run) => `motet messages ${run} --shuffle-turn 1\nmotet messages ${run} --blank-turn 1`],
+    ["Who contributes what? Is the credit faithful?", (run) => `motet diagnose ${run}`],
     ["Intervals, and more games", (run) => `motet evaluate ${run} --samples 10`],
     ["Are untrained protocols as good?", (run) => `motet baselines ${run}`],
     ["Does this team play with another?", (run) => `motet crossplay ${run} OTHER`],
@@ -149,7 +171,7 @@
         found.unreadable.map((line) => h("p", { class: "note" }, line)),
         plain.length ? evaluationTable(plain)
           : h("section", { class: "panel" }, h("p", { class: "empty" }, "No evaluation yet: the summary of a run has those before and after training.")),
-        controlled.length > 0 && controls(controlled), found.baselines.map(baselines),
+        controlled.length > 0 && controls(controlled), found.diagnoses.map(diagnosis), found.baselines.map(baselines),
         debated.map(influence), curves, conventions(plain), found.crossplays.map(crossplay),
         h("section", { class: "panel" }, h("details", { class: "body", open: !debated.length && !found.crossplays.length },
           h("summary", {}, "Measure more"), h("p", { class: "dim gap" }, `The results of these commands are kept in ${folder}/evaluations and appear here.`),
