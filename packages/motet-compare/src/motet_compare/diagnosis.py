@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from motet.core import Completion, Environment, Episode, ScoreRequest, Task, Team, walk
 from motet.evaluation.evaluate import Evaluation
 from motet.evaluation.influence import Influence, influence
-from motet.evaluation.intervals import Estimate, estimate, paired_difference
+from motet.evaluation.intervals import Estimate, estimate, game_count, paired_difference
 from motet.evaluation.playthrough import Games, rewards, successes, valid_games
 from motet_compare.contributions import (
     Contributions,
@@ -52,7 +52,7 @@ class Diagnosis:
     measure: Literal["success", "reward"]
     """What contributions and messages are measured in: success, if the environment reports it."""
     games: int
-    """Games of each team."""
+    """Games of the team that did not fail; the others play as many."""
     contributions: Sequence[Contributions]
     """Beside each kind of stand-in."""
     unearned: Mapping[str, float | None]
@@ -130,7 +130,7 @@ async def diagnosed(
     messages, why = await _messages(environment, team, play, real, values, seed)
     return Diagnosis(
         measure,
-        real.summary.episodes,
+        game_count(real.games),
         parts,
         {agent: unearned[agent] for agent in agents if agent in unearned},
         messages,

@@ -209,6 +209,7 @@ EFFECTS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     "credit.scale": ({}, "std", {}),
     "credit.group_by": ({}, "task", {}),
     "credit.average_decay": (AVERAGED, 0.5, {}),
+    "credit.terms": ({"credit": {"scale": "std"}}, {"terms": {"right": 1.0}}, {}),
     "credit.view": ({"name": "iac"}, "joint", {}),
     "credit.scope": ({"name": "iac"}, "token", {}),
     "credit.gae_lambda": ({"name": "iac"}, 0.5, {}),

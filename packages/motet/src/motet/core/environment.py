@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from motet.core.accepted import accept
 from motet.core.episodes import Prompt, Reply, Task
@@ -217,8 +217,16 @@ class Environment(ABC, Generic[State]):
         """Release resources. Called once with each start state, also after a fault."""
 
 
+@runtime_checkable
+class Wraps(Protocol):
+    """An environment around another one."""
+
+    @property
+    def environment(self) -> object: ...
+
+
 def class_name(environment: object) -> str:
     """Return the name of an environment's class; of a wrapper, that of the game in it."""
-    while isinstance(inner := getattr(environment, "environment", None), Environment):
-        environment = inner
+    while isinstance(environment, Wraps) and isinstance(environment.environment, Environment):
+        environment = environment.environment
     return type(environment).__name__
