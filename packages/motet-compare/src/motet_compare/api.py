@@ -250,13 +250,15 @@ async def _diagnosed(
         stand_ins = {"start": seated(1), **stand_ins}
     with Progress(show) as progress:
         counter = Notices(progress.say).watching(progress.counter)
-        number = 0
 
         async def play(
-            environment: Environment[Any], who: Team, *, tag: str = "", samples: int | None = None
+            environment: Environment[Any],
+            who: Team,
+            name: str,
+            *,
+            tag: str = "",
+            samples: int | None = None,
         ) -> Evaluation:
-            nonlocal number
-            number += 1
             tasks = setup.tasks["eval"]
             return await play_all(
                 environment,
@@ -267,7 +269,7 @@ async def _diagnosed(
                 seed=config.seed,
                 tag=f"{tag_of(setup, run)}{tag}",
                 samples=config.evaluation.samples if samples is None else samples,
-                on_episode=counter(f"team {number}", len(tasks)),
+                on_episode=counter(name, len(tasks)),
             )
 
         name = config.algorithm.own_credit

@@ -82,7 +82,8 @@ class Diagnosis:
 
 
 PlayTeam: TypeAlias = Callable[..., Any]
-"""`await play(environment, team, tag=..., samples=...)` -> an Evaluation of the same tasks."""
+"""`await play(environment, team, name, tag=..., samples=...)` -> an Evaluation of the same tasks.
+`name` is for people who wait."""
 
 
 async def diagnosed(
@@ -105,7 +106,7 @@ async def diagnosed(
         fidelity: an async function that returns the fidelity of the run's credit for a team.
     """
     agents = tuple(team.agents)
-    real: Evaluation = await play(environment, team)
+    real: Evaluation = await play(environment, team, "the team")
     measure: Literal["success", "reward"] = "reward" if real.summary.success is None else "success"
 
     def values(found: Evaluation) -> Values:
@@ -121,7 +122,8 @@ async def diagnosed(
                 continue
             mute = frozenset(agents) - kept
             game = Silenced(environment, mute) if stand_in == "silent" else environment
-            found: Evaluation = await play(game, of(kept))
+            mixture = f"{stand_in} but {' and '.join(sorted(kept)) or 'nobody'}"
+            found: Evaluation = await play(game, of(kept), mixture)
             known[kept] = values(found)
             if stand_in == "silent" and len(mute) == 1:
                 (agent,) = mute
@@ -177,7 +179,7 @@ async def _messages(
         return [], "no agent acts after another one has spoken"
     if not environment.branches:
         return [], "the environment has branches = False, so a game cannot go on in two ways"
-    other: Evaluation = await play(environment, team, tag="other", samples=1)
+    other: Evaluation = await play(environment, team, "other messages", tag="other", samples=1)
     found: list[MessageEffect] = []
     for sender, turn in sent:
         real_said, other_said = (
@@ -193,7 +195,7 @@ async def _messages(
             donors["shuffled"] = shifted(real_said)
         for how, given in donors.items():
             game = MessageShuffle(environment, turn, given, sender)
-            played: Evaluation = await play(game, team)
+            played: Evaluation = await play(game, team, f"{how}: {sender}, turn {turn + 1}")
             lost = paired_difference(values(real), values(played), seed)
             found.append(MessageEffect(sender, turn + 1, how, lost))
     return found, ""
