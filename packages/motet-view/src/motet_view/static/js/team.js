@@ -57,14 +57,14 @@
           h("td", { class: "num" }, M.fixed(row.reward && row.reward.mean)), h("td", { class: "num" }, M.number(row.n)), h("td", { class: "num" }, M.number(row.tokens_per_task, 1))))))));
   }
 
-  const BESIDE = { start: "as before reinforcement learning", silent: "saying nothing" };
+  const BESIDE = { start: "Beside the start", silent: "Beside mute agents" };
 
   function diagnosis(one) {
     const change = (found) => h("td", { class: "num" }, points(found && found.mean), found && found.low !== found.high && h("div", { class: "small dim" }, `${points(found.low)} to ${points(found.high)}`));
     const contributions = (part) => h("table", { class: "contributions" },
-      h("thead", {}, h("tr", {}, h("th", {}, `Agents replaced by ones ${BESIDE[part.stand_in] || part.stand_in}`), ["Contributes", "", "Lost without it", "Gained by it alone"].map((name) => h("th", { class: name ? "num" : "barred" }, name)))),
+      h("thead", {}, h("tr", {}, h("th", {}, BESIDE[part.stand_in] || part.stand_in), ["Contributes", "", "Lost without it", "Gained by it alone"].map((name) => h("th", { class: name ? "num" : "barred" }, name)))),
       h("tbody", {}, Object.entries(part.agents).map(([agent, own]) => h("tr", {}, h("td", {}, agent), change(own.shapley), barred(own.shapley && own.shapley.mean), change(own.lost), change(own.alone))),
-        h("tr", {}, h("td", { class: "dim" }, `from all replaced to the team: ${M.percent(part.replaced && part.replaced.mean)} to ${M.percent(part.whole && part.whole.mean)}`), h("td", { colspan: "4" }))));
+        h("tr", {}, h("td", { class: "dim" }, `all replaced, and the team: ${M.percent(part.replaced && part.replaced.mean)}, ${M.percent(part.whole && part.whole.mean)}`), h("td", { colspan: "4" }))));
     const sent = [...new Map(one.messages.map((each) => [`${each.sender} ${each.turn}`, each])).values()];
     const lost = (first, how) => { const found = one.messages.find((each) => each.sender === first.sender && each.turn === first.turn && each.replaced === how); return change(found && found.lost); };
     const messages = sent.length > 0 && h("table", { class: "messages" },
