@@ -66,8 +66,11 @@ def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
     """Return notes and warnings about the run's own models, as far as they are folders here, and
     about its endpoints.
 
-    The memory is estimated if all of them are folders.
+    The memory is estimated if all of them are folders. A verifier has a stand-in.
     """
+    if settings.verifier is not None:
+        constant = ConstantVerifier(constant=STAND_IN_SCORE)
+        settings = settings.model_copy(update={"verifier": constant})
     paths = [base.path for base in settings.models.values() if base.path is not None]
     here = [path for path in paths if look_at(Path(path)) == "folder"]
     with open_task_setup(settings, train=True) as setup:
