@@ -20,6 +20,7 @@ finds the one of a model. Patterns are not used where a text could make them slo
 import ast
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -206,7 +207,9 @@ def read_python(text: str, tools: Sequence[ToolSchema]) -> Said:
 
 def _of_python(body: str) -> list[ToolCall | str]:
     try:
-        lines = ast.parse(body.strip()).body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a backslash in a text is none of Motet's business
+            lines = ast.parse(body.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         lines = []
     found: list[ToolCall | str] = []
@@ -223,10 +226,11 @@ def _of_function(node: ast.AST) -> ToolCall | str:
     if node.args or any(given.arg is None for given in node.keywords):
         return "it has an argument without a name"
     try:
+        name = ast.unparse(node.func)
         arguments = {str(given.arg): _literal(given.value) for given in node.keywords}
-    except (ValueError, TypeError, RecursionError):
-        return "its arguments are no plain values"
-    return call_of(ast.unparse(node.func), arguments)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        return "its name or arguments are no plain values"
+    return call_of(name, arguments)
 
 
 class _JsonNames(ast.NodeTransformer):

@@ -91,6 +91,7 @@ NEMOTRON = written_as(
     "]</TOOLCALL>",
     ", ",
 )
+APRIEL = NEMOTRON.replace("TOOLCALL", "tool_calls")
 PYTHON_CALL = (
     "{{ c.function.name + '(' }}{% for k, v in c.function.arguments | items %}"
     "{{ k + '=' }}{{ v | tojson }}{% if not loop.last %}{{ ', ' }}{% endif %}{% endfor %}{{ ')' }}"
@@ -189,6 +190,7 @@ FAMILIES = {
     "minimax": ("invoke", MINIMAX),
     "dsml": ("invoke", DSML),
     "nemotron": ("list", NEMOTRON),
+    "apriel": ("list", APRIEL),
     "lfm": ("python", LFM),
     "olmo": ("python", OLMO),
 }
@@ -303,6 +305,7 @@ COMPLETIONS = {
     '<｜DSML｜parameter name="b" string="false">4</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
     "</｜DSML｜function_calls><|im_end|>",
     "nemotron": 'I add.<TOOLCALL>[{"name": "add", "arguments": {"a": 3, "b": 4}}]</TOOLCALL>',
+    "apriel": 'I add.<tool_calls>[{"name": "add", "arguments": {"a": 3, "b": 4}}]</tool_calls>',
     "lfm": "I add.<|tool_call_start|>[add(a=3, b=4)]<|tool_call_end|><|im_end|>",
     "olmo": "I add.<function_calls>\nadd(a=3, b=4)\n</function_calls><|im_end|>",
 }
@@ -406,6 +409,16 @@ def test_arguments_that_no_record_can_hold_are_refused(arguments, why):
     found = completed(make("hermes"), text)
     assert why in found.unread
     assert found.calls == ()
+
+
+@pytest.mark.parametrize("many", [90, 900, 50_000])
+@pytest.mark.parametrize("call", ["a.", "f(", "f(a=[", "f(a=-", "f(a=1+", "lambda:", "f(a={1:"])
+def test_no_nested_python_call_stops_a_run(call, many):
+    """Python's parser and its writer have limits of their own."""
+    head, _, repeated = call.rpartition("=")
+    text = f"{head}=" * bool(head) + repeated * many + "f(x=1)"
+    found = completed(make("olmo"), f"<function_calls>{text}</function_calls>")
+    assert found.unread or [one.arguments for one in found.calls] == [{"x": 1}]
 
 
 def test_many_calls_in_one_reply_are_refused():
