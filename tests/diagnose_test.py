@@ -117,5 +117,16 @@ def test_the_command_says_it_and_keeps_it(run, found, monkeypatch, capsys):
 def test_a_config_has_no_start_beside_it(run):
     found = motet_compare.diagnose(run / "config.yaml", tasks=2, samples=1, show="silent")
     assert [one.stand_in for one in found.contributions] == ["silent"]
+    assert (found.fidelity is not None, found.without_fidelity) == (True, "")
     with pytest.raises(ConfigError, match="tasks"):
         motet_compare.diagnose(run, tasks=0)
+
+
+def test_a_diagnosis_says_why_it_measures_no_fidelity(run, capsys):
+    from motet_compare.command import print_diagnosis
+
+    config, few = run / "config.yaml", {"tasks": 2, "samples": 1, "show": "silent"}
+    found = motet_compare.diagnose(config, ["algorithm={name: rae}"], **few)
+    assert (found.fidelity, found.without_fidelity) == (None, "earlier steps")
+    print_diagnosis(run, found)
+    assert "no fidelity of credit: the advantages need earlier steps" in capsys.readouterr().out

@@ -195,18 +195,18 @@ async def talk(task, agents):
 """
 
 
+def dialogue(config, file, program, folder):
+    """Return the config with a program, which is written to a file, as its game."""
+    file.write_text(program)
+    rows_ = folder / "rows.jsonl"
+    rows_.write_text('{"x": 1}\n{"x": 2}\n')
+    game = {"name": f"{file}:talk"}
+    return {**config, "environment": game, "data": {"train": {"path": str(rows_)}}, "warmup": None}
+
+
 def test_a_plan_without_turns_for_calls_is_warned_of(made, tmp_path):
     config, run, _ = made
-    folder = run.parent.parent
-    (folder / "two.py").write_text(TWO)
-    rows_ = tmp_path / "rows.jsonl"
-    rows_.write_text('{"x": 1}\n{"x": 2}\n')
-    short = {
-        **config,
-        "environment": {"name": f"{folder}/two.py:talk"},
-        "data": {"train": {"path": str(rows_)}},
-        "warmup": None,
-    }
+    short = dialogue(config, run.parent.parent / "two.py", TWO, tmp_path)
     (said_,) = [
         line
         for line in motet.dry_run(short, ["rollout.samples=[4,1]"]).warnings
@@ -240,15 +240,9 @@ async def talk(task, agents):
 
 def test_the_tools_of_a_dialogue_are_named_before_it_runs(made, tmp_path):
     config, _, _ = made
-    (tmp_path / "asking.py").write_text(ASKING)
-    rows_ = tmp_path / "rows.jsonl"
-    rows_.write_text('{"x": 1}\n{"x": 2}\n')
     short = {
-        **config,
-        "environment": {"name": f"{tmp_path}/asking.py:talk"},
-        "data": {"train": {"path": str(rows_)}},
+        **dialogue(config, tmp_path / "asking.py", ASKING, tmp_path),
         "team": {"a": "p", "b": "q"},
-        "warmup": None,
         "rollout": {"samples": [4, 1]},
         "tools": {"rounds": 2},
     }

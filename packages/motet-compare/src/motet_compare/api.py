@@ -46,7 +46,7 @@ from motet_compare.contributions import StandIn
 from motet_compare.cross_play import CrossplayResult, mixed
 from motet_compare.cross_play import crossplay as play_crossplay
 from motet_compare.diagnosis import Diagnosis, diagnosed
-from motet_compare.fidelity import Fidelity, fidelity_of
+from motet_compare.fidelity import Fidelity, fidelity_of, needs_more
 from motet_compare.many_runs import differing, refuse_others
 from motet_compare.messages import ComparedMessages, beside_control, blanked, shuffled
 
@@ -275,22 +275,19 @@ async def _diagnosed(
         name = config.algorithm.own_credit
         own = None if name is None else credit_function(name)
 
-        async def fidelity(who: Team) -> Fidelity | None:
-            try:
-                return await fidelity_of(
-                    setup.environment,
-                    setup.tasks["eval"][:MOST_TREES],
-                    sampler,
-                    who,
-                    config.rollout,
-                    config.algorithm,
-                    own,
-                    config.seed,
-                )
-            except ConfigError as error:
-                progress.say(f"no fidelity of credit: {error}")
-                return None
+        async def fidelity(who: Team) -> Fidelity:
+            return await fidelity_of(
+                setup.environment,
+                setup.tasks["eval"][:MOST_TREES],
+                sampler,
+                who,
+                config.rollout,
+                config.algorithm,
+                own,
+                config.seed,
+            )
 
+        learned = "a learned reward" if config.reward_model is not None else ""
         whole = stand_ins["silent"](frozenset(team.agents))
         return await diagnosed(
             setup.environment,
@@ -300,6 +297,7 @@ async def _diagnosed(
             local.logprobs,
             comparable,
             fidelity,
+            learned or needs_more(config.algorithm),
             config.seed,
         )
 

@@ -291,6 +291,9 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
         if share is not None:
             said = f"  {agent} would still get {share:.0%} of its reward if it said nothing"
             out.print(said, soft_wrap=True)
+    if found.without_fidelity:
+        said = f"  no fidelity of credit: the advantages need {found.without_fidelity}"
+        out.print(said, soft_wrap=True)
     if found.fidelity is not None and found.fidelity.all is not None:
         each = {"all": found.fidelity.all, **found.fidelity.agents}
         told = ", ".join(

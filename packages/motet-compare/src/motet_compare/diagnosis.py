@@ -66,8 +66,9 @@ class Diagnosis:
     """Agent -> other agent -> mean of log π_agent − log π_other over the agent's completions, in
     nats per completion. 0: the other would answer in the same way."""
     fidelity: Fidelity | None = None
-    """How well the advantages of the run's algorithm fit what completions change. None if they need
-    more than the rewards, such as a critic."""
+    """How well the advantages of the run's algorithm fit what completions change."""
+    without_fidelity: str = ""
+    """Why it was not measured: what the advantages need besides rewards."""
     influence: Influence | None = None
     """Of a debate: who persuades whom."""
 
@@ -94,6 +95,7 @@ async def diagnosed(
     logprobs: Callable[[Sequence[ScoreRequest]], Any],
     comparable: Callable[[str, str], bool],
     fidelity: Callable[[Team], Any],
+    without_fidelity: str,
     seed: int,
 ) -> Diagnosis:
     """Play a team, and the teams that it is compared with.
@@ -104,6 +106,7 @@ async def diagnosed(
         logprobs: an async function that scores completions under the policy that a request names.
         comparable: whether two policies have one vocabulary.
         fidelity: an async function that returns the fidelity of the run's credit for a team.
+        without_fidelity: why it is not called; empty if it is.
     """
     agents = tuple(team.agents)
     real: Evaluation = await play(environment, team, "the team")
@@ -138,7 +141,8 @@ async def diagnosed(
         messages,
         why,
         await _distances(real.episodes, team, logprobs, comparable, seed),
-        await fidelity(team),
+        None if without_fidelity else await fidelity(team),
+        without_fidelity,
         influence(real.episodes),
     )
 

@@ -39,6 +39,7 @@ from motet.credit.table import Table
 from motet.errors import ConfigError
 from motet.evaluation.intervals import CONFIDENCE, Estimate
 from motet.rollout.collect import collect, episode_ids
+from motet.rollout.many_samplers import placed
 from motet.settings import Algorithm, Plan
 from motet_compare.contributions import Same, Unchanged
 
@@ -102,7 +103,7 @@ class Fixed:
         for place, one in given.items() if on_answer is not None else ():
             on_answer(place, one)  # type: ignore[misc]
         asked = [place for place in range(len(requests)) if place not in given]
-        later = None if on_answer is None else _placed(asked, on_answer)
+        later = None if on_answer is None else placed(asked, on_answer)
         found = await self._sampler.sample([requests[place] for place in asked], later)
         answers: dict[int, Sampled | Fault] = {**given, **dict(zip(asked, found, strict=True))}
         return [answers[place] for place in range(len(requests))]
@@ -110,10 +111,6 @@ class Fixed:
     def _of(self, request: SampleRequest) -> Completion | None:
         episode, _, turn, agent = request.id[:4]
         return self._said.get(episode, {}).get((turn, agent))
-
-
-def _placed(places: Sequence[int], on_answer: OnAnswer) -> OnAnswer:
-    return lambda place, answer: on_answer(places[place], answer)
 
 
 async def fidelity_of(
@@ -129,15 +126,22 @@ async def fidelity_of(
 ) -> Fidelity:
     """Play trees as in training, and measure what some of their completions change.
 
-    Raises: ConfigError if the advantages need more than the rewards, such as a critic.
+    Raises: ConfigError if the advantages need more than the rewards (`needs_more`).
     """
-    algorithm = refuse_more(algorithm)
+    more = needs_more(algorithm)
+    if more:
+        raise ConfigError(
+            f"the fidelity of credit is measured where rewards alone give it; the algorithm "
+            f"{algorithm.name} needs {more}"
+        )
+    # A KL in the loss is no part of the advantages.
+    algorithm = algorithm.model_copy(update={"kl": None})
     greedy = algorithm.group is not None and algorithm.group.baseline == "greedy_path"
     trees = await collect(environment, tasks, sampler, team, plan, seed, tag, greedy_path=greedy)
     turns = len(plan.samples)
     everyone = replace(team, frozen=frozenset())
     credit = assign_credit(trees, Scores(), algorithm, CreditState(), everyone, turns, own)
-    advantages = {sample.id: _mean(sample.advantage) for sample in credit.samples}
+    advantages = {sample.id: sample.mean_advantage for sample in credit.samples}
     chosen = [one for tree in trees for one in _chosen(tree) if one.id in advantages]
     if not environment.branches:  # a game can only go on several times from its beginning
         chosen = [one for one in chosen if not one.id.path]
@@ -171,33 +175,16 @@ async def fidelity_of(
     )
 
 
-def refuse_more(algorithm: Algorithm) -> Algorithm:
-    """Return the algorithm without a KL in its loss, which is no part of its advantages.
-
-    Raises: ConfigError if its advantages need more than the rewards.
-    """
-    if algorithm.kl_in_loss is not None:
-        algorithm = algorithm.model_copy(update={"kl": None})
+def needs_more(algorithm: Algorithm) -> str:
+    """Return what the advantages of an algorithm need besides rewards; empty if that is nothing."""
     group = algorithm.group
     needs = {
         "a critic": algorithm.critic is not None,
         "pairs": algorithm.pairs is not None,
-        "a reference": algorithm.kl is not None,
+        "a reference": algorithm.kl_in_reward is not None,
         "earlier steps": group is not None and group.baseline == "moving_average",
     }
-    found = [name for name, needed in needs.items() if needed]
-    if found:
-        raise ConfigError(
-            f"the fidelity of credit is measured where rewards alone give it; the algorithm "
-            f"{algorithm.name} needs {' and '.join(found)}"
-        )
-    return algorithm
-
-
-def _mean(advantage: float | tuple[float, ...]) -> float:
-    if isinstance(advantage, tuple):
-        return sum(advantage) / max(len(advantage), 1)
-    return advantage
+    return " and ".join(name for name, needed in needs.items() if needed)
 
 
 def _chosen(tree: Episode) -> list[Chosen]:

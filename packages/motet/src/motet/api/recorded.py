@@ -55,7 +55,7 @@ def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dic
             f"the recorded episodes do not fit the run's config: {type(error).__name__}: "
             f"{shortened(str(error))}; expected those that the run wrote"
         ) from error
-    return {sample.id: _mean(sample.advantage) for sample in credit.samples}
+    return {sample.id: sample.mean_advantage for sample in credit.samples}
 
 
 def _has_baseline(algorithm: Algorithm) -> bool:
@@ -71,12 +71,6 @@ def _may_have_ratios(algorithm: Algorithm, max_lag: int) -> bool:
     asked = algorithm.importance_sampling in ("truncate", "mask")
     lagged = max_lag > 0 and algorithm.importance_sampling == "auto"
     return (asked or lagged) and algorithm.importance_ratio != "token"
-
-
-def _mean(advantage: float | tuple[float, ...]) -> float:
-    if isinstance(advantage, tuple):
-        return sum(advantage) / max(len(advantage), 1)
-    return advantage
 
 
 # ------------------------------------------------------------------------------ completions as rows

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -230,7 +231,9 @@ def test_a_server_that_does_not_start_is_one_clear_line(command, message):
     assert text.endswith("expected a server of the Model Context Protocol")
 
 
-def test_a_server_at_an_address_is_called_and_not_ended(file):
+@contextmanager
+def listening(file):
+    """Start a server on a free port. Yield its process and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -239,20 +242,25 @@ def test_a_server_at_an_address_is_called_and_not_ended(file):
     )
     try:
         until(lambda: answers(port))
-        client = McpClient(f"http://127.0.0.1:{port}/mcp", "x", (), 30.0, 10.0)
+        yield server, f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_server_at_an_address_is_called_and_not_ended(file):
+    with listening(file) as (server, address):
+        client = McpClient(address, "x", (), 30.0, 10.0)
         assert said(client, "price", item="rice") == "5"
         assert int(said(client, "which.place").split()[0]) == server.pid
         client.close()
         assert server.poll() is None
-        gone = McpClient(f"http://127.0.0.1:{port}/mcp", "x", (), 30.0, 3.0)
+        gone = McpClient(address, "x", (), 30.0, 3.0)
         server.kill()
         server.wait()
         with pytest.raises(ToolError):
             said(gone, "price", item="rice")
         gone.close()
-    finally:
-        server.kill()
-        server.wait()
 
 
 KEYED = """
@@ -288,15 +296,7 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="critical")
 def test_a_key_opens_an_address(tmp_path):
     file = tmp_path / "keyed.py"
     file.write_text(f"import sys\nsys.path += {sys.path!r}\n{KEYED}")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, str(file), str(port)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    try:
-        until(lambda: answers(port))
-        address = f"http://127.0.0.1:{port}/mcp"
+    with listening(file) as (_, address):
         client = McpClient(address, "x", (), 30.0, 10.0, "sesame")
         assert said(client, "price", item="rice") == "3"
         client.close()
@@ -304,9 +304,6 @@ def test_a_key_opens_an_address(tmp_path):
             with pytest.raises(ConfigError, match="does not start") as caught:
                 McpClient(address, "x", (), 30.0, 10.0, key)
             assert "wide" not in str(caught.value)
-    finally:
-        server.kill()
-        server.wait()
 
 
 def answers(port):

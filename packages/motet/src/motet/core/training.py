@@ -103,6 +103,13 @@ class TrainSample:
     def policy(self) -> str:
         return self.completion.policy
 
+    @property
+    def mean_advantage(self) -> float:
+        """The mean over the tokens if there is one for each."""
+        if isinstance(self.advantage, tuple):
+            return sum(self.advantage) / max(len(self.advantage), 1)
+        return self.advantage
+
 
 @dataclass(frozen=True)
 class Success:

@@ -29,7 +29,7 @@ class ManySamplers:
         found = await together(
             *(
                 sampler.sample(
-                    [requests[n] for n in places[sampler]], _placed(places[sampler], on_answer)
+                    [requests[n] for n in places[sampler]], placed(places[sampler], on_answer)
                 )
                 for sampler in order
             )
@@ -40,6 +40,6 @@ class ManySamplers:
         return [answers[place] for place in range(len(requests))]
 
 
-def _placed(places: Sequence[int], on_answer: OnAnswer | None) -> OnAnswer | None:
+def placed(places: Sequence[int], on_answer: OnAnswer | None) -> OnAnswer | None:
     """Return `on_answer` for a sampler that got only the requests at these places."""
     return None if on_answer is None else lambda place, answer: on_answer(places[place], answer)
