@@ -359,6 +359,33 @@ def test_a_long_line_is_shown_in_part_until_asked(served: Served, look: Look) ->
 
 
 @pytest.mark.wide
+def test_what_a_reader_opens_before_the_advantages_come_stays_open(
+    served: Served, look: Look
+) -> None:
+    seen = look()
+    waiting: list[Any] = []
+    seen.page.route("**/api/advantages*", lambda route: waiting.append(route))
+    games = served.pages.games("plain", GameFilter(kind="train"))["games"]
+    seen.go(f"{served.address}/#/game?run=plain&id={games[0]['id']}")
+    seen.page.get_by_text("Advantages are being computed").wait_for()
+    prompt = seen.page.locator("main details.prompt").first
+    prompt.locator("summary").click()
+    others = seen.page.locator("main details.others").first
+    others.locator("> summary").click()
+    shown = others.locator("[data-of]")
+    shown.first.wait_for(state="attached")
+    assert not any(place.is_visible() for place in shown.all())
+    # The figures themselves come from the credit rule, which is not what is tested.
+    key = json.loads(str(shown.first.get_attribute("data-of")))
+    found = {"advantages": [[*key, -0.25]], "why": ""}
+    waiting.pop().fulfill(json=found)
+    seen.page.get_by_text("advantage −0.25").first.wait_for()
+    assert prompt.get_attribute("open") is not None
+    assert others.get_attribute("open") is not None
+    seen.check()
+
+
+@pytest.mark.wide
 def test_a_wrong_address_says_what_is_wrong(served: Served, look: Look) -> None:
     seen = look()
     for view, said in {

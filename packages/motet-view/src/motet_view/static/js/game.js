@@ -6,13 +6,12 @@
   const MOST_COLUMNS = 3;
 
   async function credit(run, id, kind) {
-    if (kind !== "train") return { values: null, why: "" };
+    if (kind !== "train") return { values: [], why: "" };
     try {
       const found = await M.get("advantages", { run, id });
-      const values = new Map(found.advantages.map(([path, agent, at, value]) => [M.advantageKey(path, agent, at), value]));
-      return { values, why: found.why };
+      return { values: found.advantages.map(([path, agent, at, value]) => [M.advantageKey(path, agent, at), value]), why: found.why };
     } catch (error) {
-      return { values: null, why: error.message };
+      return { values: [], why: error.message };
     }
   }
 
@@ -36,7 +35,8 @@
     const run = M.runOf(query), id = Number(query.get("id"));
     const game = await M.get("game", { run, id });
     let path = query.get("path") ? query.get("path").split(".").map(Number) : [];
-    let focused = 0, advantages = null, why = game.kind === "train" ? "Advantages are being computed…" : "";
+    const advantages = new Map();
+    let focused = 0, why = game.kind === "train" ? "Advantages are being computed…" : "";
     const body = h("div", { class: "rounds" });
     const toggles = h("div", { class: "head" });
     const told = h("p", { class: "small dim", id: "credit" });
@@ -48,13 +48,16 @@
       M.replace("game", { run, id, path: path.join(".") });
       redraw();
     };
+    const say = () => {
+      told.textContent = why;
+      told.hidden = !why;
+    };
     function redraw() {
       const scroll = window.scrollY;
       toggles.replaceChildren(
         toggle("Token probabilities", "shade", "s", redraw), toggle("All samples", "all", "a", redraw),
         toggle("Prompts", "prompts", "p", redraw), ...(kept.shade ? [M.shadeLegend()] : []));
-      told.textContent = why;
-      told.hidden = !why;
+      say();
       body.replaceChildren(...rounds().map((one, depth) => M.roundSection(one, {
         ...kept, advantages, focused: depth === focused && rounds().length > 1, pick: (at) => pick(depth, at) })));
       window.scrollTo({ top: scroll });
@@ -71,7 +74,12 @@
     const to = (other) => () => { if (other !== null) location.hash = M.link("game", { run, id: other }); };
     const flip = (name) => () => { kept[name] = !kept[name]; redraw(); };
     redraw();
-    credit(run, id, game.kind).then((found) => { advantages = found.values; why = found.why; redraw(); });
+    credit(run, id, game.kind).then((found) => {
+      found.values.forEach(([of, value]) => advantages.set(of, value));
+      why = found.why;
+      say();
+      M.showAdvantages(body, advantages);
+    });
     const back = M.lastList && M.lastList.includes(`run=${encodeURIComponent(run)}`) ? M.lastList : M.link("games", { run });
     return {
       title: `Game ${id}`, runs: [], still: true,

@@ -55,12 +55,29 @@
   const thought = (sample) => sample.thinking && h("details", { class: "prompt" },
     h("summary", {}, `Thinking (${M.number(sample.thinking.length)} characters)`), M.said(sample.thinking));
 
-  function sampleCard(sample, at, advantage, options) {
+  /* The advantages come later than the game. They are put in where they belong, and nothing is drawn
+     again: what a reader has opened meanwhile stays open. */
+  function showAdvantage(place, advantages) {
+    const value = advantages.get(place.dataset.of);
+    place.hidden = value === undefined;
+    if (value === undefined) return;
+    place.className = `num ${value > 1e-9 ? "good" : value < -1e-9 ? "bad" : ""}`;
+    place.textContent = `advantage ${M.signed(value)}`;
+  }
+  M.showAdvantages = (body, advantages) => body.querySelectorAll("[data-of]").forEach((place) => showAdvantage(place, advantages));
+  function advantageOf(of, advantages) {
+    const place = h("span", { "data-of": of });
+    showAdvantage(place, advantages);
+    return place;
+  }
+
+  /* options: {advantages, of, shade, picked} */
+  function sampleCard(sample, at, options) {
     const facts = [`sample ${at}`];
     if (sample.logprobs) facts.push(`${sample.logprobs.length} tokens`);
     return h("article", { class: `sample${options.picked ? " picked" : ""}` },
       h("div", { class: "facts" }, h("span", {}, facts.join(" · ")),
-        advantage !== undefined && h("span", { class: `num ${advantage > 1e-9 ? "good" : advantage < -1e-9 ? "bad" : ""}`, }, `advantage ${M.signed(advantage)}`),
+        options.advantages && advantageOf(options.of, options.advantages),
         sample.stop === "length" && h("span", { class: "chip warn", title: "cut off at the token limit" }, "cut off")),
       options.shade && sample.logprobs ? tokens(sample) : [thought(sample), (sample.text || !(sample.calls || []).length) && M.said(sample.text)],
       (sample.calls || []).map((call) => h("div", { class: "call" }, h("span", { class: "small dim" }, "calls "), M.said(call))),
@@ -115,20 +132,20 @@
   /* A Round. options: {pick, shade, all, prompts, advantages, focused, lean} */
   M.roundSection = function ({ round, at, outcome }, options) {
     const agents = Object.keys(round.samples);
-    const advantage = (agent, place) => options.advantages ? options.advantages.get(key(round.path, agent, place)) : undefined;
+    const card = (agent, place, picked) => sampleCard(round.samples[agent][place], place,
+      { picked, shade: options.shade, advantages: options.advantages, of: key(round.path, agent, place) });
     const columns = agents.map((agent) => {
       const place = outcome ? outcome.picks[agent] : undefined;
       const sample = place === undefined ? null : round.samples[agent][place];
       return h("div", { class: "agent" },
         h("h3", {}, agent, sample && sample.policy !== agent && h("span", { class: "dim policy" }, ` ${sample.policy}`)),
         round.prompts[agent] && promptOf(round.prompts[agent], options.prompts),
-        sample ? sampleCard(sample, place, advantage(agent, place), { shade: options.shade, picked: true })
+        sample ? card(agent, place, true)
           : h("p", { class: "dim" }, "No completion in this joint action."));
     });
     const most = Math.max(0, ...agents.map((agent) => round.samples[agent].length));
     const everything = () => h("div", { class: "agents all" }, agents.map((agent) => h("div", { class: "agent" },
-      round.samples[agent].map((sample, place) => sampleCard(sample, place, advantage(agent, place),
-        { shade: options.shade, picked: outcome && outcome.picks[agent] === place })))));
+      round.samples[agent].map((_, place) => card(agent, place, outcome && outcome.picks[agent] === place)))));
     return h("section", { class: `panel round${options.focused ? " focused" : ""}` },
       h("header", {}, h("h2", {}, `Turn ${round.turn + 1}`),
         h("span", { class: "small dim" }, `${round.outcomes.length} joint action${round.outcomes.length === 1 ? "" : "s"}`)),
