@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parent.parent
+MOTET = str(Path(sys.executable).parent / "motet")
 RUNS = Path(os.environ.get("RUNS", "runs")).resolve() / "results"
 STD_KL = (
     "algorithm={credit: {scale: std}, reduce: token_mean, "
@@ -49,13 +50,11 @@ class Experiment:
             f"seed={seed}",
             f"name={self.name}-seed{seed}",
         ]
-        return [
-            str(Path(sys.executable).parent / "motet"),
-            *words,
-            "--overwrite",
-            "--runs",
-            str(RUNS),
-        ]
+        return [MOTET, *words, "--overwrite", "--runs", str(RUNS)]
+
+    def resume(self, seed: int) -> list[str]:
+        config = str(self.folder(seed) / "config.yaml")
+        return [MOTET, "train", config, "--resume", "--runs", str(RUNS)]
 
     def cpu(self, seconds: float) -> str:
         """Return the CPU seconds of a run for a table."""
@@ -164,12 +163,14 @@ PERSUADED = Experiment("debate_beta1", "debate", ("algorithm.incentives.beta1=2"
 
 
 def run(experiment: Experiment, seed: int) -> str:
+    """Run one seed unless it has finished, and return what it reached. A stopped run goes on."""
     folder = experiment.folder(seed)
-    if not (folder / "summary.json").is_file():
+    begun = (folder / "summary.json").is_file()
+    if not begun or not summary(folder)["finished"]:
         log = RUNS / f"{folder.name}.log"
-        with log.open("w") as file:
+        with log.open("a" if begun else "w") as file:
             done = subprocess.run(
-                experiment.command(seed),
+                experiment.resume(seed) if begun else experiment.command(seed),
                 cwd=ROOT,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -189,7 +190,7 @@ def summary(folder: Path) -> dict[str, Any]:
 
 def motet(*words: str) -> Any:
     """Run `motet WORDS --json` and return its parsed output."""
-    command = [str(Path(sys.executable).parent / "motet"), *words, "--json"]
+    command = [MOTET, *words, "--json"]
     return json.loads(
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     )

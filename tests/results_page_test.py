@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,6 +41,32 @@ def test_new_tables_leave_the_text_around_them_as_it_is():
 def test_a_table_without_a_place_is_an_error():
     with pytest.raises(ValueError, match="writes zoo"):
         results.filled("# Results", {"zoo": results.Part(lambda: "new")})
+
+
+def test_a_stopped_run_of_a_table_goes_on_and_a_finished_one_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("results_runs.RUNS", tmp_path)
+    one = results.Experiment("one", "quickstart", ("train.steps=3",))
+    commands = []
+
+    def keep(finished):
+        heldout = {"before": {"success": 0.25}, "after": {"success": 0.5}}
+        kept = {"finished": finished, "heldout": heldout}
+        one.folder(0).mkdir(exist_ok=True)
+        (one.folder(0) / "summary.json").write_text(json.dumps(kept))
+
+    def finish(command, **_):
+        commands.append(command)
+        keep(finished=True)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr("subprocess.run", finish)
+    keep(finished=False)
+    assert results.run(one, 0).endswith("0.250 -> 0.500")
+    assert commands == [one.resume(0)]
+    assert "--resume" in commands[0]
+    assert "--overwrite" not in commands[0]
+    results.run(one, 0)
+    assert len(commands) == 1
 
 
 @pytest.mark.wide
