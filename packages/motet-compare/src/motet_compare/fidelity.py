@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from motet.algorithms import plays_absent, plays_greedy_path
 from motet.core import (
     Completion,
     CreditState,
@@ -136,8 +137,17 @@ async def fidelity_of(
         )
     # A KL in the loss is no part of the advantages.
     algorithm = algorithm.model_copy(update={"kl": None})
-    greedy = algorithm.group is not None and algorithm.group.baseline == "greedy_path"
-    trees = await collect(environment, tasks, sampler, team, plan, seed, tag, greedy_path=greedy)
+    trees = await collect(
+        environment,
+        tasks,
+        sampler,
+        team,
+        plan,
+        seed,
+        tag,
+        greedy_path=plays_greedy_path(algorithm),
+        absent=plays_absent(algorithm),
+    )
     turns = len(plan.samples)
     everyone = replace(team, frozen=frozenset())
     credit = assign_credit(trees, Scores(), algorithm, CreditState(), everyone, turns, own)

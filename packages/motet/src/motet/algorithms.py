@@ -9,7 +9,7 @@ To add your own algorithm, write `ALGORITHMS["mine"] = Algorithm(...)`, or set
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from motet.errors import ConfigError
 from motet.settings import (
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from motet.credit.own import CreditFunction
 
 BASELINE_NAMES = (
-    "none", "group_mean", "leave_one_out", "leave_one_agent_out", "group_max", "greedy_path",
-    "moving_average",
+    "none", "group_mean", "leave_one_out", "leave_one_agent_out", "difference", "shapley",
+    "group_max", "greedy_path", "moving_average",
 )  # fmt: skip
 """The names of the table in `credit.baselines`. A config with only these and the losses of the
 package is read without torch, whose import takes seconds."""
@@ -55,6 +55,12 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(name="maremax", credit=GroupCredit(baseline="group_max")),
         # COMA (arXiv 1705.08926) from samples: the joint actions of others stay the same
         Algorithm(name="coma", credit=GroupCredit(baseline="leave_one_agent_out")),
+        # Difference rewards (Wolpert and Tumer 2001): less what the team earns without the agent
+        Algorithm(name="difference", credit=GroupCredit(baseline="difference")),
+        # Shapley values of each joint action over the sets of agents (arXiv 1907.05707)
+        Algorithm(name="shapley", credit=GroupCredit(baseline="shapley")),
+        # C3 (arXiv 2603.06859): leave-one-out among samples of one context, with `expand: replay`
+        Algorithm(name="c3", credit=GroupCredit(baseline="leave_one_out")),
         # Dr. MAS (arXiv 2602.08847): advantages are scaled for each agent over the whole step
         Algorithm(name="dr_mas", credit=GroupCredit(baseline="group_mean", scale="agent_std")),
         # AT-GRPO (arXiv 2510.11062): siblings of one agent at one turn, by the reward of the turn
@@ -258,6 +264,16 @@ def _baseline(group: GroupCredit) -> "Baseline":
     return baseline_of(group.baseline)
 
 
+def plays_greedy_path(algorithm: Algorithm) -> bool:
+    """Return whether the credit reads one greedy path of each task."""
+    return algorithm.group is not None and algorithm.group.baseline == "greedy_path"
+
+
+def plays_absent(algorithm: Algorithm) -> Literal["none", "one", "all"]:
+    """Return whose defaults are played in place of samples, because the credit reads them."""
+    return "none" if algorithm.group is None else _baseline(algorithm.group).absent
+
+
 def compares_samples(algorithm: Algorithm) -> bool:
     """Return whether advantages depend on the other samples of a group."""
     group = algorithm.group
@@ -275,6 +291,8 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         _check_groups(algorithm.group, plan)
     if plan.refill:
         _check_refill(algorithm, plan)
+    if plan.expand == "replay":
+        _check_replay(algorithm, plan)
     if plan.prunes:
         _check_pruning(algorithm, plan)
     if algorithm.stopped_weight != 1.0 and plan.stop_at_reward is None:
@@ -286,6 +304,11 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         raise ConfigError(
             "algorithm gdpo learns from several terms of the environment or the reward, got none: "
             "set algorithm.credit.terms, such as {success: 1, short: 0.2}"
+        )
+    if algorithm.name == "c3" and plan.expand != "replay" and len(plan.samples) > 1:
+        raise ConfigError(
+            f"algorithm c3 replays contexts, got rollout.expand {plan.expand}: set rollout.expand: "
+            "replay, or use marloo, which has the same baseline"
         )
     if algorithm.name == "grpo" and agents != 1:
         raise ConfigError(f"algorithm grpo trains one agent, but the team has {agents}: use magrpo")
@@ -334,6 +357,21 @@ def _check_groups(group: GroupCredit, plan: Plan) -> None:
         )
 
 
+def _check_replay(algorithm: Algorithm, plan: Plan) -> None:
+    if not compares_samples(algorithm):
+        group = algorithm.group
+        got = "no groups" if group is None else f"baseline {group.baseline}"
+        raise ConfigError(
+            f"rollout.expand replay is for credit that compares samples in one context, got {got}: "
+            "use a baseline such as leave_one_out, or expand: all"
+        )
+    if min(plan.samples) < 2:
+        raise ConfigError(
+            f"rollout.expand replay compares samples at every turn, got rollout.samples "
+            f"{list(plan.samples)}: use at least 2 at each, or expand: all"
+        )
+
+
 def _check_refill(algorithm: Algorithm, plan: Plan) -> None:
     group = algorithm.group
     if group is None or not _baseline(group).siblings:
@@ -359,7 +397,8 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
             "compared by its KL alone, and that is divided by its small deviation. Use kl.kind "
             "loss, or scale: none"
         )
-    rounds = plan.rounds(agents) if group.group_by == "task" else (1,) * len(plan.samples)
+    pooled = group.group_by == "task" and plan.expand != "replay"
+    rounds = plan.rounds(agents) if pooled else (1,) * len(plan.samples)
     groups = [count * each for count, each in zip(rounds, plan.samples, strict=True)]
     if group.baseline == "group_mean" and len(set(groups)) > 1:
         shares = ", ".join(f"{size - 1}/{size}" for size in groups)

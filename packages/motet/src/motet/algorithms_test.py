@@ -53,6 +53,33 @@ def test_where_returns_are_of_their_own_turn_nothing_is_lent_to_pruned_actions()
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "plan", "said"),
+    [
+        ("c3", {}, {"samples": (4, 4)}, "c3 … expand all … replay … marloo"),
+        ("mareinforce", {}, {"samples": (4, 4), "expand": "replay"}, "replay … baseline none"),
+        ("iac", {}, {"samples": (4, 4), "expand": "replay"}, "replay … no groups"),
+        (
+            "marloo",
+            {"group_by": "task"},
+            {"samples": (4, 1), "expand": "replay"},
+            "replay … every turn … [4, 1] … at least 2",
+        ),
+    ],
+)
+def test_contexts_are_replayed_where_samples_are_compared_in_them(name, options, plan, said):
+    with pytest.raises(ConfigError, match=facts(said)):
+        check_plan(resolve(name, options), Plan(**plan), 2)
+
+
+def test_replays_fit_every_rule_that_compares_samples():
+    plan = Plan(samples=(4, 2), expand="replay")
+    for name in ("c3", "marloo", "magrpo", "gspo", "difference", "shapley"):
+        check_plan(resolve(name, {}), plan, 2)
+    check_plan(resolve("c3", {}), Plan(samples=(4,)), 2)
+    assert says(cautions(resolve("magrpo", {"group_by": "task"}), plan, 2)[0], "4, 2 … 3/4, 1/2")
+
+
+@pytest.mark.parametrize(
     ("kind", "scale", "warned"),
     [("reward", "std", True), ("reward", "none", False), ("loss", "std", False)],
 )

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from motet.algorithms import ALGORITHMS, check_names, check_plan, resolve
+from motet.algorithms import ALGORITHMS, check_names, check_plan, plays_absent, resolve
 from motet.config.foreign_keys import foreign_advice
 from motet.config.sections import (
     AgentConfig,
@@ -448,6 +448,13 @@ def _unfit_reward_model(config: RunKeys) -> list[Complaint]:
             f"rollout.pairing {config.rollout.pairing}: set rollout.pairing: aligned"
         )
         return [(("reward_model", "compare"), text)]
+    if (absent := plays_absent(config.algorithm)) != "none":
+        text = (
+            f"baseline {config.algorithm.credit.baseline} compares with joint actions without "
+            f"{'an agent' if absent == 'one' else 'some agents'}, which a learned reward does not "
+            "judge: use another baseline, or drop reward_model"
+        )
+        return [(("reward_model",), text)]
     if "reward-model" in config.policies:
         text = "policies.reward-model has the name of the reward model: rename it"
         return [(("policies", "reward-model"), text)]

@@ -185,6 +185,9 @@ class Environment(ABC, Generic[State]):
     tools: Mapping[str, Sequence[Any]] = MappingProxyType({})
     """Agent -> tools that it may call, besides those of the config: functions, or objects as
     `motet.core.Tool`."""
+    defaults: Mapping[str, str] = MappingProxyType({})
+    """Agent -> what stands for its reply where credit asks what the team would have earned without
+    it (baselines difference and shapley). An agent that is not in it says nothing, ""."""
     Options: ClassVar[type[Settings] | None] = None
     """The options of the environment, which a config sets: an inner class."""
 

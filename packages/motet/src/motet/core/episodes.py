@@ -231,6 +231,9 @@ class Outcome:
     end: End | None = None
     """Set if and only if `next` and `fault` are None."""
     fault: Fault | None = None
+    once: Annotated[bool, _IF_GIVEN] = False
+    """Whether the rest of the game was played once, with one sample per turn, to know the return of
+    this joint action only. Its completions are not trained on."""
 
     @property
     def success(self) -> float | None:
@@ -271,6 +274,10 @@ class Round:
     prompt_tokens: Mapping[str, tuple[int, ...]]
     samples: Mapping[str, tuple[Completion, ...]]
     outcomes: tuple[Outcome, ...]
+    without: Annotated[tuple[Outcome, ...], _IF_GIVEN] = ()
+    """What would have happened without some agents: those that are not in the picks gave the
+    default of the environment in place of a sample. They exist if the algorithm's credit reads
+    them, are not trained on, and `walk` does not visit them."""
 
 
 def walk(root: Round, path: Path = ()) -> Iterator[tuple[Path, Round]]:

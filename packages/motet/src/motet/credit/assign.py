@@ -14,6 +14,7 @@ from torch import Tensor
 
 from motet.core import CreditState, Episode, SampleId, Scores, Team, TrainSample, ValueSample
 from motet.credit import critics
+from motet.credit.absent import coalitions_of, placed_rounds
 from motet.credit.baselines import (
     Comparison,
     JointActions,
@@ -111,13 +112,14 @@ def assign_credit(
         step = step_of(episodes, table, algorithm, scores, team, group_S, penalty_S, result)
         result = replace(result, advantages=_weighted(CheckedCredit.of(own)(step), ratios))
         left_out_S = torch.zeros_like(left_out_S)
+    unused_S = left_out_S | table.once_S
     return Credit(
-        _train_samples(table, result.advantages, left_out_S, scores, algorithm, team, ratios),
+        _train_samples(table, result.advantages, unused_S, scores, algorithm, team, ratios),
         CreditState(
             _averages_after(samples, result.returns_S, state, algorithm),
             adapted(samples, k1, algorithm, state),
         ),
-        _metrics(result, group_S, left_out_S)
+        _metrics(result, group_S, left_out_S, ~table.once_S)
         | _extra_metrics(samples, scores, algorithm, state, team)
         | _metrics_of_ratios(ratios),
         result.values,
@@ -255,7 +257,20 @@ def _comparison(
     returns_S = table.of_samples(returns_NJ)
     actions = JointActions(table.sample_NJ, returns_NJ, table.forest.round_J)
     greedy_S, without_greedy_S = _greedy_returns(episodes, table, algorithm, rule, turns)
-    comparison = Comparison(returns_S, group_S, greedy_S, _averages(table.samples, state), actions)
+    absent = baseline_of(rule.baseline).absent
+    if absent != "none" and not any(round_.without for _, round_ in placed_rounds(episodes)):
+        raise ConfigError(
+            f"baseline {rule.baseline} needs joint actions without some agents, got "
+            f"{len(episodes)} episodes that have none: call collect(..., absent={absent!r})"
+        )
+    comparison = Comparison(
+        returns_S,
+        group_S,
+        greedy_S,
+        _averages(table.samples, state),
+        actions,
+        None if absent == "none" else coalitions_of(episodes, table, returns_NJ, algorithm, turns),
+    )
     alone_S = segment_size(group_S, comparison.groups)[group_S] == 1
     baseline = baseline_of(rule.baseline)
     # A group of one has no standard deviation to divide by.
@@ -267,7 +282,10 @@ def _groups(table: Table, algorithm: Algorithm) -> Tensor:
     """Return the group number of each sample, int64 [S]. Samples of one group are compared with
     each other."""
     by_task = algorithm.group is not None and algorithm.group.group_by == "task"
-    keys = [(s.id.episode, s.id.agent, s.turn if by_task else s.id.path) for s in table.samples]
+    keys = [
+        (s.id.episode, s.id.agent, s.turn if by_task else s.id.path, once)
+        for s, once in zip(table.samples, table.once_S.tolist(), strict=True)
+    ]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return torch.tensor([numbers[key] for key in keys])
 
@@ -417,14 +435,17 @@ def _metrics_of_ratios(ratios: Ratios | None) -> dict[str, float]:
 
 
 def _metrics(
-    result: critics.AdvantageResult, group_S: Tensor, left_out_S: Tensor
+    result: critics.AdvantageResult, group_S: Tensor, left_out_S: Tensor, kept_S: Tensor
 ) -> dict[str, float]:
-    returns_S, groups = result.returns_S, int(group_S.max()) + 1
+    returns_S, left_out_S = result.returns_S[kept_S], left_out_S[kept_S]
+    group_S = torch.unique(group_S[kept_S], return_inverse=True)[1]
+    groups = int(group_S.max()) + 1
     means_S = segment_mean(returns_S, group_S, groups)[group_S]
     spreads = segment_mean((returns_S - means_S) ** 2, group_S, groups).sqrt()
     sizes = [
         abs(value)
-        for one in result.advantages
+        for one, kept in zip(result.advantages, kept_S.tolist(), strict=True)
+        if kept
         for value in (one if isinstance(one, tuple) else (one,))
     ]
     return {

@@ -10,10 +10,12 @@ by (G − 1)/G. The group maximum changes the gradient's direction (docs/algorit
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from motet.credit.absent import Coalitions
 from motet.credit.returns import segment_max, segment_mean, segment_size, segment_sum
 from motet.errors import ConfigError
 
@@ -29,6 +31,8 @@ class Comparison:
     average_S: Tensor | None = None
     """Moving average of earlier steps for the sample's agent and turn."""
     actions: "JointActions | None" = None
+    coalitions: Coalitions | None = None
+    """What the joint actions would have returned without some of their agents."""
 
     @property
     def groups(self) -> int:
@@ -62,6 +66,8 @@ class Baseline:
     an unbiased gradient, which `pruned: reweight` needs."""
     crossed: bool = False
     """Whether it needs joint actions that differ in one agent only (`rollout.pairing: crossed`)."""
+    absent: Literal["none", "one", "all"] = "none"
+    """Whose defaults are played, too: nobody's, those of each agent alone, or of all sets."""
 
 
 def none(comparison: Comparison) -> Tensor:
@@ -150,6 +156,54 @@ def leave_one_agent_out(comparison: Comparison) -> Tensor:
     return baseline_S
 
 
+def difference(comparison: Comparison) -> Tensor:
+    """b of an advantage that compares difference rewards D = R(z) − R(z without agent i), where i
+    gives the environment's default in place of its sample (Wolpert and Tumer 2001, Advances in
+    Complex Systems 4): A = D − mean of D of the other samples of the group.
+
+    What is taken away does not depend on the sample, so the gradient stays exact. The luck of the
+    other agents' samples cancels as far as they earn as much without i. If every sample meets the
+    same samples of the others (`rollout.pairing: crossed`), it equals `leave_one_out`. A sample
+    whose counterparts all failed has D = R.
+    """
+    actions, known = _played_without(comparison, "difference")
+    return _b_of(comparison, actions, actions.returns_NJ - known.without())
+
+
+def shapley(comparison: Comparison) -> Tensor:
+    """b of an advantage that compares Shapley values φ of the joint actions, over all sets of
+    agents whose others give the environment's defaults (Shapley 1953; for learners Wang et al.
+    2020, arXiv 1907.05707): A = φ − mean of φ of the other samples of the group.
+
+    Biased for the reward of the team: it also pays for what a sample adds to absent partners, so
+    an agent may prefer what helps without the others. A sample of which a set failed has φ = R.
+    """
+    actions, known = _played_without(comparison, "shapley")
+    return _b_of(comparison, actions, known.shapley())
+
+
+def _played_without(comparison: Comparison, name: str) -> tuple["JointActions", Coalitions]:
+    if comparison.actions is None or comparison.coalitions is None:
+        raise ConfigError(
+            f"baseline {name} got no joint actions without agents; expected them in `coalitions`"
+        )
+    return comparison.actions, comparison.coalitions
+
+
+def _b_of(comparison: Comparison, actions: "JointActions", worth_NJ: Tensor) -> Tensor:
+    """Return b so that R − b = w − mean of w of the other samples of the group, for the mean worth
+    w of a sample's joint actions. One whose worth is never known has w = R."""
+    size = len(comparison.returns_S)
+    has_NJ = (actions.sample_NJ >= 0) & ~worth_NJ.isnan()
+    of_NJ = actions.sample_NJ[has_NJ]
+    known_S = segment_size(of_NJ, size) > 0
+    worth_S = torch.where(
+        known_S, segment_mean(worth_NJ[has_NJ], of_NJ, size), comparison.returns_S
+    )
+    others_S = leave_one_out(Comparison(worth_S, comparison.group_S))
+    return comparison.returns_S - (worth_S - others_S)
+
+
 BASELINES: dict[str, Baseline] = {
     "none": Baseline(none, siblings=False, linear=True),
     "group_mean": Baseline(group_mean, siblings=True, linear=True),
@@ -157,6 +211,8 @@ BASELINES: dict[str, Baseline] = {
     "leave_one_agent_out": Baseline(
         leave_one_agent_out, siblings=True, alone=True, linear=True, crossed=True
     ),
+    "difference": Baseline(difference, siblings=True, alone=True, linear=True, absent="one"),
+    "shapley": Baseline(shapley, siblings=True, alone=True, absent="all"),
     "group_max": Baseline(group_max, siblings=True),
     "greedy_path": Baseline(greedy_path, siblings=False, linear=True),
     "moving_average": Baseline(moving_average, siblings=False, linear=True),

@@ -16,7 +16,15 @@ import pytest
 import torch
 
 from motet.settings import Algorithm, Plan
-from tests.fixtures.two_turn_toy import EXACT, Toy, exact_gradient, expected_estimate, observation
+from tests.fixtures.two_turn_toy import (
+    EXACT,
+    Toy,
+    exact_gradient,
+    exact_return,
+    expected_estimate,
+    observation,
+    variance_at_turn_one,
+)
 from tests.fixtures.wide import widely
 
 BOTH = Toy()
@@ -44,6 +52,16 @@ def estimate_and_exact(toy, plan, **algorithm):
     exact = exact_gradient(toy, logits)
     assert exact.abs().max() > 0.1
     return expected_estimate(toy, logits, plan, Algorithm(**algorithm, **EXACT)), exact
+
+
+def one_turn_or_two(toy, plan, **algorithm):
+    """Return the expected estimate, and the exact gradient of the return of the plan's turns."""
+    if len(plan.samples) == 2:
+        return estimate_and_exact(toy, plan, **algorithm)
+    algorithm = Algorithm(**algorithm, **EXACT)
+    logits = toy.logits()
+    (exact,) = torch.autograd.grad(exact_return(toy, logits, turns=1), logits)
+    return expected_estimate(toy, logits, plan, algorithm), exact
 
 
 def of_turn(gradient, turn):
@@ -74,6 +92,93 @@ def test_the_expected_estimate_is_the_exact_gradient(kind):
     toy, plan, group_by = case.values
     estimate, exact = estimate_and_exact(toy, plan, baseline=baseline, group_by=group_by)
     assert torch.allclose(estimate, exact, atol=1e-10)
+
+
+WITHOUT = [
+    pytest.param(BOTH, Plan(samples=(2,)), id="one turn, aligned"),
+    pytest.param(BOTH, Plan(samples=(2,), pairing="crossed"), id="one turn, crossed"),
+    pytest.param(TURNS, PATHS, id="paths, turn-taking"),
+    pytest.param(
+        Toy(second=("b",), ends=frozenset({(1, 1)}), together=2.0),
+        PATHS,
+        id="paths, some may end early",
+    ),
+]
+
+
+@pytest.mark.parametrize(("toy", "plan"), WITHOUT)
+def test_what_the_team_earns_without_an_agent_changes_no_expectation(toy, plan):
+    group_by = "task" if len(plan.samples) > 1 else "round"
+    estimate, exact = one_turn_or_two(toy, plan, baseline="difference", group_by=group_by)
+    assert torch.allclose(estimate, exact, atol=1e-10)
+
+
+def test_without_the_others_luck_the_variance_of_aligned_groups_is_lower():
+    toy = Toy(first_pays=1.0)
+    logits = toy.logits()
+
+    def spread(baseline, pairing="aligned"):
+        algorithm = Algorithm(baseline=baseline, **EXACT)
+        return variance_at_turn_one(toy, logits, Plan(samples=(2,), pairing=pairing), algorithm)
+
+    assert spread("difference") < 0.8 * spread("leave_one_out")
+    assert spread("difference", "crossed") == pytest.approx(spread("leave_one_out", "crossed"))
+
+
+def test_shapley_values_also_pay_for_what_helps_absent_partners():
+    # The gradient is that of Σ_n φ_n, each with the other agents held: for two agents the mean of
+    # R(a, b) − R(0, b) and R(a, 0) − R(0, 0).
+    toy = Toy(together=3.0)
+    logits = toy.logits()
+    probability = logits.softmax(-1)[:, 0]
+    worth = torch.zeros((), dtype=torch.float64)
+    for act in itertools.product((0, 1), repeat=2):
+        for k in range(2):
+            alone = tuple(action if n == k else 0 for n, action in enumerate(act))
+            held = probability[k, act[k]] * probability[1 - k, act[1 - k]].detach()
+            worth = worth + held * (toy.reward(0, act) + toy.reward(0, alone)) / 2
+    (biased,) = torch.autograd.grad(worth, logits)
+    for pairing in ("aligned", "crossed"):
+        plan = Plan(samples=(2,), pairing=pairing)
+        estimate, exact = one_turn_or_two(toy, plan, baseline="shapley")
+        assert torch.allclose(estimate[:, 0], biased[:, 0], atol=1e-10)
+        assert (estimate - exact).abs().max() > 0.05
+
+
+REPLAYS = [
+    pytest.param(TURNS, (2, 2), "aligned", id="turn-taking"),
+    pytest.param(BOTH, (2, 2), "aligned", id="both act", marks=pytest.mark.wide),
+    pytest.param(ENDING, (2, 2), "aligned", id="a branch may end early", marks=pytest.mark.wide),
+    pytest.param(TURNS, (3, 2), "aligned", id="three, then two", marks=pytest.mark.wide),
+    pytest.param(TURNS, (2, 2), "crossed", id="crossed", marks=pytest.mark.wide),
+]
+
+
+@pytest.mark.parametrize(("toy", "samples", "pairing"), REPLAYS)
+@pytest.mark.parametrize(
+    "algorithm",
+    [{"baseline": "leave_one_out"}, {"baseline": "group_mean"}],
+    ids=lambda it: it["baseline"],
+)
+def test_replayed_contexts_are_exact(toy, samples, pairing, algorithm):
+    plan = Plan(samples=samples, pairing=pairing, expand="replay")
+    estimate, exact = estimate_and_exact(toy, plan, **algorithm)
+    if algorithm["baseline"] == "group_mean":
+        for turn, count in enumerate(samples):
+            shrunk = of_turn(exact, turn) * (count - 1) / count
+            assert torch.allclose(of_turn(estimate, turn), shrunk, atol=1e-10)
+    else:
+        assert torch.allclose(estimate, exact, atol=1e-10)
+
+
+def test_replayed_contexts_vary_less_than_a_joint_action_that_stands_for_all():
+    toy, logits = Toy(second=("b",), first_pays=0.0), BOTH.logits()
+    algorithm = Algorithm(baseline="leave_one_out", **EXACT)
+    replayed, drawn = (
+        variance_at_turn_one(toy, logits, Plan(samples=(2, 2), expand=expand), algorithm)
+        for expand in ("replay", "random")
+    )
+    assert replayed < 0.5 * drawn
 
 
 def test_the_return_of_the_greedy_path_is_a_baseline_that_changes_no_expectation():

@@ -46,6 +46,10 @@ class Table:
     missing_J: Tensor
     """int64: the number of turns of the plan that were not played because the environment or a stop
     rule ended the branch."""
+    places: Sequence[tuple[str, Path]]
+    """Episode and path of the Round of each joint action."""
+    once_S: Tensor
+    """bool: whether a sample was only drawn to play a game to its end (`Outcome.once`)."""
 
     @classmethod
     def of(cls, roots: Sequence[tuple[str, Round]], agents: Sequence[str], turns: int) -> "Table":
@@ -59,20 +63,24 @@ class Table:
         outcomes: list[Outcome] = []
         nodes: list[tuple[int, int, int]] = []
         picked: list[list[int]] = []
-        places: list[tuple[int, int]] = []
+        numbers: list[tuple[int, int]] = []
+        places: list[tuple[str, Path]] = []
+        once: list[bool] = []
         for number, (episode, path, round_, parent, share) in enumerate(_rounds(roots)):
             row_of: dict[tuple[str, int], int] = {}
             for sample in _samples(round_, episode, path, share):
                 row_of[sample.id.agent, sample.id.index] = len(samples)
                 samples.append(sample)
+                once.append(share == 0.0)
             for place, outcome in _valid(round_).items():
                 picks = outcome.picks
-                places.append((place, len(round_.outcomes)))
+                numbers.append((place, len(round_.outcomes)))
+                places.append((episode, path))
                 outcomes.append(outcome)
                 nodes.append((parent, number, round_.turn))
                 picked.append([row_of[a, picks[a]] if a in picks else -1 for a in agents])
         parent_J, round_J, turn_J = torch.tensor(nodes, dtype=torch.int64).reshape(-1, 3).T
-        place_J, size_J = torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T
+        place_J, size_J = torch.tensor(numbers, dtype=torch.int64).reshape(-1, 2).T
         pruned = [outcome.end == "pruned" for outcome in outcomes]
         ended = [outcome.end in ("done", "stopped") for outcome in outcomes]
         return cls(
@@ -85,6 +93,8 @@ class Table:
             place_J=place_J,
             size_J=size_J,
             missing_J=torch.where(torch.tensor(ended, dtype=torch.bool), turns - 1 - turn_J, 0),
+            places=places,
+            once_S=torch.tensor(once, dtype=torch.bool),
         )
 
     @property
@@ -226,7 +236,7 @@ def _rounds(
     """Yield every Round that has a valid joint action: (episode, path, Round, parent, share).
 
     `parent` is the number of the valid joint action that led there, or -1. `share` is the Round's
-    share of the training step.
+    share of the training step: 0 where a game was played to its end once.
     """
     pending: list[tuple[str, Path, Round, int, float]] = [
         (episode, (), root, -1, 1.0 / len(roots)) for episode, root in reversed(roots)
@@ -238,16 +248,17 @@ def _rounds(
         if not valid:
             continue
         yield episode, path, round_, parent, share
-        expanded = sum(outcome.next is not None for outcome in valid.values())
-        # The expanded joint actions also carry the share of the pruned ones.
-        going_on = expanded + sum(outcome.end == "pruned" for outcome in valid.values())
+        went_on = [outcome for outcome in valid.values() if outcome.next is not None]
+        expanded = sum(not outcome.once for outcome in went_on)
+        # The expanded joint actions also carry the share of those that are not trained on.
+        going_on = len(went_on) + sum(outcome.end == "pruned" for outcome in valid.values())
         children = [
             (
                 episode,
                 (*path, index),
                 outcome.next,
                 number,
-                share * (going_on / len(valid)) / expanded,
+                0.0 if outcome.once else share * (going_on / len(valid)) / expanded,
             )
             for number, (index, outcome) in enumerate(valid.items(), start=count)
             if outcome.next is not None
@@ -262,7 +273,8 @@ def _samples(round_: Round, episode: str, path: Path, share: float) -> Iterator[
     Those of one agent divide the share of the Round equally.
     """
     for agent, completions in round_.samples.items():
-        took_part = sorted({outcome.picks[agent] for outcome in _valid(round_).values()})
+        valid = _valid(round_).values()
+        took_part = sorted({one.picks[agent] for one in valid if agent in one.picks})
         for index in took_part:
             yield TrainSample(
                 id=SampleId(episode, path, agent, index),

@@ -64,6 +64,7 @@ class Wrapper(Environment[WrappingState]):
         self.says_right = environment.says_right
         self.rewards_at_end = environment.rewards_at_end
         self.tools = environment.tools
+        self.defaults = environment.defaults
 
     async def close(self, state: WrappingState) -> None:
         await self.environment.close(state.inner)

@@ -8,7 +8,7 @@ from typing import Any
 from motet.core import Environment, Episode, Sampler, Task, Team
 from motet.core.seeding import derive
 from motet.errors import ConfigError
-from motet.rollout.play import check_plan, play
+from motet.rollout.play import Absent, check_plan, play
 from motet.rollout.waves import Waves
 from motet.settings import Plan
 from motet.user_code.timeouts import guarded
@@ -25,13 +25,14 @@ async def collect(
     *,
     greedy: bool = False,
     greedy_path: bool = False,
+    absent: Absent = "none",
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
     """Play all tasks concurrently, in shared waves. Return their episodes in task order.
 
     Args:
         tag: makes the episode ids of this call unique in the run, such as the number of the step.
-        greedy, greedy_path: see `play`.
+        greedy, greedy_path, absent: see `play`.
         on_episode: called with each episode when it ends, to show progress. The order of these
             calls
             may depend on timing.
@@ -52,6 +53,7 @@ async def collect(
             run_seed,
             greedy=greedy,
             greedy_path=greedy_path,
+            absent=absent,
         )
         if on_episode is not None:
             on_episode(episode)

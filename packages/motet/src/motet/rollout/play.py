@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from motet.core import (
     Completion,
@@ -36,6 +36,7 @@ from motet.core import (
     Transition,
     class_name,
 )
+from motet.core.coalitions import coalitions
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault, shortened
 from motet.rollout.faults import attempt
@@ -43,6 +44,9 @@ from motet.rollout.waves import Waves
 from motet.settings import Plan
 from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, within
+
+Absent: TypeAlias = Literal["none", "one", "all"]
+"""Which agents give a default in `Round.without`: nobody, each one alone, or all sets."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,12 @@ class _Game:
     waves: Waves
     run_seed: int
     greedy: bool
+    absent: Absent = "none"
+
+    @property
+    def once(self) -> "_Game":
+        """The same game, of which one path is played."""
+        return replace(self, plan=self.plan.once, absent="none")
 
     def key(self, *what: object) -> int:
         return derive(self.run_seed, self.episode, *what)
@@ -72,6 +82,7 @@ async def play(
     *,
     greedy: bool = False,
     greedy_path: bool = False,
+    absent: Absent = "none",
 ) -> Episode:
     """Play `task` in a rollout task of `waves`. The plan must have passed `check_plan`.
 
@@ -80,21 +91,20 @@ async def play(
         greedy: take the most likely token everywhere.
         greedy_path: also play one greedy path, as `Episode.greedy`. If it fails, the episode fails,
             because ReMax needs both.
+        absent: whose default is also played in place of a sample, in `Round.without`: that of each
+            agent that learns ("one"), of all sets of agents ("all"), or of nobody.
 
     Raises: ConfigError and TrainingDiverged from the environment, and any exception of the sampler.
     The environment is closed in all cases.
     """
-    game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy)
+    game = _Game(episode_id, environment, team, plan, waves, run_seed, greedy, absent)
     starts = _Starts(game, task)
     try:
         state = await starts.open()
         played = [(game, state)]
         if greedy_path:
-            single = plan.model_copy(
-                update={"samples": (1,) * len(plan.samples), "expand": "all", "pairing": "aligned"}
-            )
             other = state if environment.branches else await starts.open()
-            played.append((replace(game, plan=single, greedy=True), other))
+            played.append((replace(game.once, greedy=True), other))
         roots = await waves.run([_round(tree, first, (), starts) for tree, first in played])
     finally:
         closed = await starts.close()
@@ -176,7 +186,9 @@ async def _round(game: _Game, state: Any, path: Path, starts: _Starts) -> Round 
         return prompts
     count = game.plan.samples[len(path)]
     picks_J = joint_actions(list(prompts), count, game.plan.pairing)
-    states_J = [state] * len(picks_J) if path else await starts.each(state, prompts, len(picks_J))
+    picks_W = _picks_without(game, list(prompts), picks_J, path)
+    tried = len(picks_J) + len(picks_W)
+    states = [state] * tried if path else await starts.each(state, prompts, tried)
     requests = [_request(game, prompt, path, agent, count) for agent, prompt in prompts.items()]
     asked = [half for request in requests for half in halves(request, game.team)]
     answers = await game.waves.ask(asked)
@@ -185,17 +197,27 @@ async def _round(game: _Game, state: Any, path: Path, starts: _Starts) -> Round 
         return unanswered
     sampled = joined(asked, answers)
     samples = {agent: answer.completions for agent, answer in sampled.items()}
-    stepped_J = await game.waves.run(
-        [_step(game, states_J[j], path, j, picks, samples) for j, picks in enumerate(picks_J)]
+    stepped = await game.waves.run(
+        [
+            _step(game, states[k], path, _number(game.plan, k, picks), picks, samples)
+            for k, picks in enumerate([*picks_J, *picks_W])
+        ]
     )
-    stepped_outcomes_J = stopped_together(game.plan, [outcome for outcome, _ in stepped_J])
-    after_J = [below for _, below in stepped_J]
-    outcomes_J = await _grow(game, stepped_outcomes_J, after_J, path, starts)
-    faults = [outcome.fault for outcome in outcomes_J if outcome.fault is not None]
-    if len(faults) == len(outcomes_J):
+    after_J, after_W = _halved([state for _, state in stepped], len(picks_J))
+    stepped_J, stepped_W = _halved([outcome for outcome, _ in stepped], len(picks_J))
+    outcomes_J = stopped_together(game.plan, stepped_J)
+    outcomes_W = _stopped_with(outcomes_J, stepped_W, game.plan)
+    grown_J, without = await game.waves.run(
+        [
+            _grow(game, outcomes_J, after_J, path, starts),
+            _played_on(game, outcomes_W, after_W, path, starts, first=len(picks_J)),
+        ]
+    )
+    faults = [outcome.fault for outcome in grown_J if outcome.fault is not None]
+    if len(faults) == len(grown_J):
         return faults[0]
     prompt_tokens = {agent: answer.prompt_tokens for agent, answer in sampled.items()}
-    return Round(len(path), prompts, prompt_tokens, samples, outcomes_J)
+    return Round(len(path), prompts, prompt_tokens, samples, grown_J, without)
 
 
 async def _observe(game: _Game, state: Any) -> dict[str, Prompt]:
@@ -307,12 +329,15 @@ async def _step(
     """Step one joint action. Return its outcome and the next state.
 
     If the game continues, `end` and `next` of the outcome are filled in later. `state` is a Fault
-    if the start for this joint action failed.
+    if the start for this joint action failed. Agents that are not in the picks give their default.
     """
     if isinstance(state, Fault):
         return Outcome(picks, {}, fault=state), None
-    said = {agent: samples[agent][pick] for agent, pick in picks.items()}
-    replies = {agent: completion.reply for agent, completion in said.items()}
+    defaults = game.environment.defaults
+    replies = {
+        agent: drawn[picks[agent]].reply if agent in picks else Reply(defaults.get(agent, ""))
+        for agent, drawn in samples.items()
+    }
     led_to = await attempt(_transition(game, state, replies, game.key(path, index, "step")))
     if isinstance(led_to, Fault):
         return Outcome(picks, {}, fault=led_to), None
@@ -332,6 +357,47 @@ async def _transition(
         return within(plan.timeout_seconds, "step", lambda: environment.step(state, replies, seed))
 
     return (await again(retries, step)).checked(game.team.agents)
+
+
+# ----------------------------------------------------------------------------------- without agents
+
+
+def _picks_without(
+    game: _Game, acting: Sequence[str], picks_J: Sequence[Mapping[str, int]], path: Path
+) -> list[dict[str, int]]:
+    """Return the picks of the joint actions in which some agents give their defaults, each once."""
+    if game.absent == "none":
+        return []
+    if game.absent == "all":
+        present = coalitions(acting, game.episode, path)
+    else:
+        learn = [a for a in acting if game.team.policy_of(a, len(path)) not in game.team.frozen]
+        present = [frozenset(acting) - {agent} for agent in learn]
+    found = (
+        {agent: pick for agent, pick in picks.items() if agent in those}
+        for picks in picks_J
+        for those in present
+    )
+    return list({tuple(picks.items()): picks for picks in found}.values())
+
+
+def _number(plan: Plan, place: int, picks: Mapping[str, int]) -> int:
+    """Return the number that the seed of a step depends on. A joint action without some agents has
+    that of the aligned one with them, so that both have the same luck."""
+    return next(iter(picks.values()), place) if plan.pairing == "aligned" else place
+
+
+def _stopped_with(
+    outcomes_J: Sequence[Outcome], without: Sequence[Outcome], plan: Plan
+) -> list[Outcome]:
+    """With `stop_by: round`, end the joint actions without some agents where those with all end."""
+    if plan.stop_by != "round" or not any(one.end == "stopped" for one in outcomes_J):
+        return list(without)
+    return [replace(one, end="stopped") if one.fault is None else one for one in without]
+
+
+def _halved(whole: Sequence[Any], first: int) -> tuple[list[Any], list[Any]]:
+    return list(whole[:first]), list(whole[first:])
 
 
 # ------------------------------------------------------------------------------------------- ending
@@ -381,9 +447,10 @@ async def _grow(
 
     With one outcome to expand, try the next candidate if the subtree of the first fails.
     """
-    open_ = [
-        j for j, outcome in enumerate(outcomes) if outcome.fault is None and outcome.end is None
-    ]
+    open_ = _open(outcomes)
+    if game.plan.expand == "replay" and open_:
+        chosen = _drawn(game, open_, path)[0]
+        return await _played_on(game, outcomes, states, path, starts, chosen)
     below: dict[int, Round | Fault | None] = dict.fromkeys(open_)
     for chosen in _choices(game, outcomes, open_, path):
         rounds = await game.waves.run([_round(game, states[j], (*path, j), starts) for j in chosen])
@@ -406,7 +473,40 @@ def _choices(
         return [list(open_)]
     if game.plan.expand == "best":
         return [[j] for j in sorted(open_, key=lambda j: (-mean_reward(outcomes[j].rewards), j))]
-    return [[j] for j in sorted(open_, key=lambda j: game.key(path, j, "expand"))]
+    return [[j] for j in _drawn(game, open_, path)]
+
+
+def _drawn(game: _Game, open_: Sequence[int], path: Path) -> list[int]:
+    """Return the outcomes in random order."""
+    return sorted(open_, key=lambda j: game.key(path, j, "expand"))
+
+
+def _open(outcomes: Sequence[Outcome]) -> list[int]:
+    """Return the outcomes after which the game goes on."""
+    return [k for k, one in enumerate(outcomes) if one.fault is None and one.end is None]
+
+
+async def _played_on(
+    game: _Game,
+    outcomes: Sequence[Outcome],
+    states: Sequence[Any],
+    path: Path,
+    starts: _Starts,
+    full: int | None = None,
+    first: int = 0,
+) -> tuple[Outcome, ...]:
+    """Return the outcomes together with their subtrees: a whole tree below `full`, and one path
+    below all others. In paths the number of an outcome begins with `first`."""
+    open_ = _open(outcomes)
+    rounds = [
+        _round(game if k == full else game.once, states[k], (*path, first + k), starts)
+        for k in open_
+    ]
+    below = dict(zip(open_, await game.waves.run(rounds), strict=True))
+    return tuple(
+        _joined(replace(one, once=k != full), below[k]) if k in below else one
+        for k, one in enumerate(outcomes)
+    )
 
 
 def _joined(outcome: Outcome, below: Round | Fault | None) -> Outcome:

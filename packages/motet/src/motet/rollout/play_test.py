@@ -1,6 +1,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codejudge import SandboxFault
-from motet.core import Environment, Episode, Fault, Message, Outcome, Round, Task, Transition, walk
+from motet.core import (
+    Environment,
+    Episode,
+    Fault,
+    Message,
+    Outcome,
+    Round,
+    Task,
+    Team,
+    Transition,
+    walk,
+)
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet.rollout.play import check_plan, end_of, joint_actions, play, stopped_together
@@ -23,12 +35,16 @@ Said = tuple[Replies, ...]
 
 
 def _play(
-    environment: Talk, plan: Plan, sampler: KeySampler | None = None, **options: Any
+    environment: Talk,
+    plan: Plan,
+    sampler: KeySampler | None = None,
+    team: Team = PAIR,
+    **options: Any,
 ) -> Episode:
     async def main() -> Episode:
         waves = Waves(sampler or KeySampler())
         (episode,) = await waves.run(
-            [play(TASK, "e", environment, PAIR, plan, waves, 7, **options)]
+            [play(TASK, "e", environment, team, plan, waves, 7, **options)]
         )
         return episode
 
@@ -195,6 +211,131 @@ def test_random_chooses_one_by_seed_alone() -> None:
     assert first == again
     assert sum(outcome.next is not None for outcome in first.outcomes) == 1
     assert sum(outcome.end == "pruned" for outcome in first.outcomes) == 7
+
+
+def test_a_replay_goes_on_with_one_and_plays_the_others_once() -> None:
+    plan = Plan(samples=(3, 3, 2), expand="replay")
+    root = _root(_play(Talk(pay=_ann), plan))
+    assert _per_turn(root) == [1, 3, 5] == list(plan.rounds(2))
+    whole: Round | None = root
+    for turn, count in enumerate(plan.samples):
+        assert whole is not None
+        assert {len(drawn) for drawn in whole.samples.values()} == {count}
+        if turn < 2:
+            assert sum(outcome.once for outcome in whole.outcomes) == count - 1
+            assert all(outcome.end is None for outcome in whole.outcomes)
+        for outcome in whole.outcomes:
+            below = [round_ for _, round_ in walk(outcome.next)] if outcome.next else []
+            if outcome.once:
+                assert [len(round_.outcomes) for round_ in below] == [1] * (2 - turn)
+                assert not any(one.once for round_ in below for one in round_.outcomes)
+        (whole,) = [one.next for one in whole.outcomes if not one.once][:1] or (None,)
+    crossed = Plan(samples=(2, 2), expand="replay", pairing="crossed")
+    assert _per_turn(_root(_play(Talk(), crossed))) == [1, 4] == list(crossed.rounds(2))
+
+
+def test_what_a_replay_goes_on_with_depends_on_the_seed_alone() -> None:
+    plan = Plan(samples=(4, 2), expand="replay")
+    roots = [_root(_play(Talk(pay=pay), plan)) for pay in (_ann, lambda said: -_ann(said))]
+    chosen = [[outcome.once for outcome in root.outcomes] for root in roots]
+    assert chosen[0] == chosen[1]
+    assert chosen[0].count(False) == 1
+
+
+# ----------------------------------------------------------------------------------- without agents
+
+
+def _without(root: Round) -> list[tuple[dict[str, int], float]]:
+    return [(dict(outcome.picks), outcome.rewards["ann"]) for outcome in root.without]
+
+
+def _told(said: Said) -> float:
+    """Return 10 for a text of ann, and 1 for one of bob."""
+    (_, ann), (_, bob) = said[-1]
+    return 10.0 * bool(ann) + 1.0 * bool(bob)
+
+
+def test_each_agent_is_left_out_of_each_joint_action_once() -> None:
+    root = _root(_play(Talk(pay=_told), Plan(samples=(2,)), absent="one"))
+    assert [outcome.rewards["ann"] for outcome in root.outcomes] == [11.0, 11.0]
+    assert _without(root) == [
+        ({"bob": 0}, 1.0), ({"ann": 0}, 10.0), ({"bob": 1}, 1.0), ({"ann": 1}, 10.0)
+    ]  # fmt: skip
+    assert _root(_play(Talk(pay=_told), Plan(samples=(2,)))).without == ()
+
+
+def test_crossed_joint_actions_share_those_without_an_agent() -> None:
+    plan = Plan(samples=(2,), pairing="crossed")
+    root = _root(_play(Talk(pay=_told), plan, absent="one"))
+    assert sorted(map(str, _without(root))) == sorted(
+        map(str, [({"bob": 0}, 1.0), ({"bob": 1}, 1.0), ({"ann": 0}, 10.0), ({"ann": 1}, 10.0)])
+    )
+    root = _root(_play(Talk(pay=_told), plan, absent="all"))
+    assert len(root.without) == 5
+    assert ({}, 0.0) in _without(root)
+
+
+def test_a_default_is_what_the_environment_names_and_else_nothing() -> None:
+    talk = Talk()
+    talk.defaults = {"ann": "I pass"}
+    said: list[Said] = []
+    talk.break_at = lambda place, state: said.append(state) if place == "step" else None
+    _play(talk, Plan(samples=(1,)), absent="all")
+    texts = [tuple(text for _, text in state[-1]) for state in said]
+    assert ("I pass", "") in texts
+    assert sum(ann == "I pass" for ann, _ in texts) == 2
+    assert sum(bob == "" for _, bob in texts) == 2
+
+
+def test_a_game_that_goes_on_without_an_agent_is_played_once() -> None:
+    plan = Plan(samples=(2, 2, 2))
+    root = _root(_play(Talk(), plan, absent="one"))
+    assert _per_turn(root) == [1, 2, 4]
+    for path, round_ in walk(root):
+        assert len(round_.without) == 4
+        for outcome in round_.without:
+            below = [found for _, found in walk(outcome.next)] if outcome.next else []
+            assert [len(found.outcomes) for found in below] == [1] * (2 - len(path))
+            assert not any(found.without for found in below)
+
+
+def test_an_agent_that_does_not_learn_is_not_left_out() -> None:
+    team = replace(PAIR, frozen=frozenset({PAIR.policy_of("ann", 0)}))
+    root = _root(_play(Talk(), Plan(samples=(1,)), absent="one", team=team))
+    assert [dict(outcome.picks) for outcome in root.without] == [{"ann": 0}]
+
+
+def test_steps_with_and_without_an_agent_have_the_same_luck() -> None:
+    talk = Talk()
+    _play(talk, Plan(samples=(2,)), absent="one")
+    assert sorted(talk.seeds.count(seed) for seed in set(talk.seeds)) == [3, 3]
+
+
+def test_a_joint_action_without_an_agent_that_breaks_stays_a_fault_of_its_own() -> None:
+    broken = _broken("step", lambda said: said[-1][0][1] == "", EnvironmentFault("mute"))
+    root = _root(_play(Talk(break_at=broken), Plan(samples=(2,)), absent="one"))
+    assert [outcome.fault is None for outcome in root.outcomes] == [True, True]
+    assert [outcome.fault is None for outcome in root.without] == [False, True, False, True]
+
+
+def test_a_round_that_stops_together_stops_those_without_agents() -> None:
+    plan = Plan(samples=(2, 2), stop_at_reward=11.0, stop_by="round")
+    root = _root(_play(Talk(pay=_told), plan, absent="one"))
+    assert {outcome.end for outcome in (*root.outcomes, *root.without)} == {"stopped"}
+    root = _root(
+        _play(Talk(pay=_told), plan.model_copy(update={"stop_by": "branch"}), absent="one")
+    )
+    assert {outcome.end for outcome in root.outcomes} == {"stopped"}
+    assert all(outcome.next is not None for outcome in root.without)
+
+
+def test_a_game_with_live_state_starts_anew_without_each_agent() -> None:
+    talk = Talk(branches=False)
+    root = _root(_play(talk, Plan(samples=(2,)), absent="one"))
+    assert len(talk.closed) == 2 + len(root.without) == 6
+
+
+# ----------------------------------------------------------------------------------------- choosing
 
 
 def test_where_the_chosen_one_breaks_below_the_next_in_line_goes_on() -> None:

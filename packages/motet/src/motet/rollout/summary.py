@@ -171,10 +171,12 @@ class Summary:
 
 
 def episode_stats(episode: Episode) -> EpisodeStats:
-    """Return the figures of one episode. Of its greedy path, only tokens and faults count."""
+    """Return the figures of one episode. Of its greedy path and of what was played without some
+    agents, only tokens and faults count."""
     trees = [tree for tree in (episode.root, episode.greedy) if tree is not None]
-    rounds = [round_ for tree in trees for _, round_ in walk(tree)]
-    faults = [episode.fault, *(outcome.fault for round_ in rounds for outcome in round_.outcomes)]
+    rounds = [round_ for tree in trees for round_ in every_round(tree)]
+    tried = [outcome for round_ in rounds for outcome in (*round_.outcomes, *round_.without)]
+    faults = [episode.fault, *(outcome.fault for outcome in tried)]
     completions = [c for round_ in rounds for samples in round_.samples.values() for c in samples]
     played = (
         [(move.weight, move.outcome) for move in moves(episode.root)]
@@ -198,6 +200,15 @@ def episode_stats(episode: Episode) -> EpisodeStats:
         faults=tuple(fault for fault in faults if fault is not None),
         endpoints=endpoint_use(completions),
     )
+
+
+def every_round(root: Round) -> Iterator[Round]:
+    """Yield every Round of a tree, those below joint actions without some agents included."""
+    for _, round_ in walk(root):
+        yield round_
+        for outcome in round_.without:
+            if outcome.next is not None:
+                yield from every_round(outcome.next)
 
 
 def summarise(episodes: Sequence[Episode]) -> Summary:

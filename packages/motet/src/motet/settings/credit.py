@@ -26,8 +26,8 @@ class GroupCredit(AdvantageCredit):
     """Compare samples with each other, or with nothing."""
     baseline: str = "none"
     """A name of `credit.baselines.BASELINES`: none, group_mean, leave_one_out, group_max,
-    greedy_path, moving_average, leave_one_agent_out; or your own function at package.module:NAME or
-    ./file.py:NAME."""
+    greedy_path, moving_average, leave_one_agent_out, difference, shapley; or your own function at
+    package.module:NAME or ./file.py:NAME."""
     scale: Literal["none", "std", "agent_std"] = "none"
     """std: divide advantages by the population standard deviation of their group's returns.
     agent_std: by that of all returns of the agent in the step, around the means of their groups."""

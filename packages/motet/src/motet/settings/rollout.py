@@ -133,10 +133,13 @@ class Plan(Settings):
     pairing: Literal["aligned", "crossed"] = "aligned"
     """How completions form joint actions. aligned: the g-th completions of all agents form joint
     action g. crossed: every combination is a joint action, G^N in total."""
-    expand: Literal["all", "best", "random"] = "all"
+    expand: Literal["all", "best", "random", "replay"] = "all"
     """Which joint actions of a Round are continued at the next turn: all, the one with the highest
     mean reward, or a random one. `algorithm.pruned` sets the credit of the others. Training with
-    best needs `pruned: sibling_mean`."""
+    best needs `pruned: sibling_mean`. replay: a random one, and the others are played to their end
+    once, with one sample per turn, which is not trained on: each completion is compared with others
+    in the same context, at a cost that grows with the square of the turns (the replayed contexts of
+    C3, arXiv 2603.06859)."""
     max_nodes: PositiveInt = 4096
     """Maximum number of Rounds per task. A plan with more is refused."""
     stop_at_reward: float | None = None
@@ -188,15 +191,25 @@ class Plan(Settings):
         acting_T = [acting] * len(self.samples) if isinstance(acting, int) else acting
         counts = [1]
         for turn in range(len(self.samples) - 1):
-            grown = self.joint_actions(turn, acting_T[turn]) if self.expand == "all" else 1
-            counts.append(counts[-1] * grown)
+            grown = self.joint_actions(turn, acting_T[turn])
+            if self.expand == "all":
+                counts.append(counts[-1] * grown)
+            else:
+                counts.append(counts[-1] + grown - 1 if self.expand == "replay" else counts[-1])
         return tuple(counts)
 
     @property
     def prunes(self) -> bool:
         """Whether joint actions may be pruned: a Round before the last turn has several, and not
         all are continued."""
-        return self.expand != "all" and any(count > 1 for count in self.samples[:-1])
+        some = self.expand in ("best", "random")
+        return some and any(count > 1 for count in self.samples[:-1])
+
+    @property
+    def once(self) -> "Plan":
+        """The plan of one path: one sample per agent at every turn."""
+        single = {"samples": (1,) * len(self.samples), "expand": "all", "pairing": "aligned"}
+        return self.model_copy(update=single)
 
     @property
     def straight(self) -> bool:

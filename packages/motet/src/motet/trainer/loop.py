@@ -6,6 +6,7 @@ Nothing here knows on which device or machine a model runs, or the name of an al
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from motet.algorithms import plays_absent, plays_greedy_path
 from motet.core import CreditState, Episode, Task
 from motet.credit.preferences import weights_of
 from motet.errors import MotetError, TrainingDiverged
@@ -64,7 +65,7 @@ async def play_step(
     With `rollout.refill`, further waves of tasks are played while too few groups teach.
     """
     clock, before = Stopwatch(), components.models.timings()
-    algorithm, group = components.algorithm, components.algorithm.group
+    algorithm = components.algorithm
 
     async def play(tasks: Sequence[Task], tag: str) -> list[Episode]:
         return await components.stop.unless_wished(
@@ -76,7 +77,8 @@ async def play_step(
                 components.plan,
                 run_seed=components.seed,
                 tag=tag,
-                greedy_path=group is not None and group.baseline == "greedy_path",
+                greedy_path=plays_greedy_path(algorithm),
+                absent=plays_absent(algorithm),
                 on_episode=on_episode,
             )
         )
