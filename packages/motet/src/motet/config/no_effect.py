@@ -227,7 +227,7 @@ def _of_plan(config: RunConfig) -> Iterator[KeyWithoutEffect]:
             ),
             (
                 "expand",
-                not plan.prunes,
+                not plan.chooses,
                 f"samples {samples} gives one joint action per Round before the last turn"
                 if len(samples) > 1
                 else f"samples {samples} plays one turn",

@@ -199,11 +199,15 @@ class Plan(Settings):
         return tuple(counts)
 
     @property
+    def chooses(self) -> bool:
+        """Whether one joint action of a Round may be chosen to go on: a Round before the last turn
+        has several."""
+        return self.expand != "all" and any(count > 1 for count in self.samples[:-1])
+
+    @property
     def prunes(self) -> bool:
-        """Whether joint actions may be pruned: a Round before the last turn has several, and not
-        all are continued."""
-        some = self.expand in ("best", "random")
-        return some and any(count > 1 for count in self.samples[:-1])
+        """Whether the others are then pruned."""
+        return self.chooses and self.expand != "replay"
 
     @property
     def once(self) -> "Plan":
