@@ -111,6 +111,7 @@ def test_the_command_says_it_and_keeps_it(run, found, monkeypatch, capsys):
             main()
     told = json.loads(capsys.readouterr().out)
     assert told["games"] == 4
+    assert "b" in told["idle"]
     assert list((run / "evaluations").glob("diagnosis*.json"))
 
 

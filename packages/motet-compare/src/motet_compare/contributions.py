@@ -2,15 +2,12 @@
 
 An agent is replaced by itself before reinforcement learning (`start`), or by one that says nothing
 (`silent`). The contribution of an agent is its Shapley value (Shapley 1953): what it adds to those
-that are there, averaged over the orders in which agents may join. Up to `MOST_EXACT` agents all
-orders count, above that `ORDERS` random ones. All teams play the same tasks with the same seeds,
-so they are compared task by task.
+that are there, averaged over the orders in which agents may join (`core.coalitions`). All teams
+play the same tasks with the same seeds, so they are compared task by task.
 """
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
@@ -18,7 +15,6 @@ from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.environments.wrapper import Wrapper
 from motet.evaluation.intervals import Estimate, estimate, paired_difference
 
-MOST_EXACT, ORDERS = 4, 8
 StandIn: TypeAlias = Literal["start", "silent"]
 Values: TypeAlias = Sequence[float | None]
 """The mean success, or reward, of each task; None where it has none."""
@@ -48,14 +44,6 @@ class Contributions:
     replaced: Estimate | None
     """The team with all agents replaced."""
     agents: Mapping[str, Contribution]
-
-
-def orders_of(agents: Sequence[str], seed: int) -> list[tuple[str, ...]]:
-    """Return the orders in which agents join: all, or `ORDERS` random ones of many agents."""
-    if len(agents) <= MOST_EXACT:
-        return list(permutations(agents))
-    draw = random.Random(seed)
-    return [tuple(draw.sample(list(agents), len(agents))) for _ in range(ORDERS)]
 
 
 def teams_of(orders: Sequence[Sequence[str]]) -> list[frozenset[str]]:

@@ -5,11 +5,10 @@ import asyncio
 import pytest
 
 from motet.core import Environment, Reply, Task, Transition
+from motet.core.coalitions import ORDERS, joining_orders
 from motet_compare.contributions import (
-    ORDERS,
     Silenced,
     contributions,
-    orders_of,
     shapley,
     teams_of,
 )
@@ -28,7 +27,7 @@ def values_of(worth, orders, tasks=2):
 
 def test_the_values_of_the_glove_game_are_those_of_the_books():
     """Of six orders the left glove makes the pair in four, and each right one in one."""
-    orders = orders_of(GLOVES, 0)
+    orders = joining_orders(GLOVES, 0)
     assert len(orders) == 6
     found = shapley(orders, values_of(gloves, orders))
     assert found == {
@@ -41,7 +40,7 @@ def test_the_values_of_the_glove_game_are_those_of_the_books():
 def test_of_two_agents_each_order_counts_half():
     worth = {(): 0.1, ("a",): 0.3, ("b",): 0.2, ("a", "b"): 1.0}
     values = {frozenset(team): [value] for team, value in worth.items()}
-    found = shapley(orders_of(("a", "b"), 0), values)
+    found = shapley(joining_orders(("a", "b"), 0), values)
     assert found["a"] == [pytest.approx((0.3 - 0.1) / 2 + (1.0 - 0.2) / 2)]
     assert found["b"] == [pytest.approx((0.2 - 0.1) / 2 + (1.0 - 0.3) / 2)]
 
@@ -49,7 +48,7 @@ def test_of_two_agents_each_order_counts_half():
 @pytest.mark.parametrize("count", [1, 3, 4, 6])
 def test_the_shares_add_up_and_an_agent_that_changes_nothing_gets_nothing(count):
     agents = tuple("abcdef"[:count])
-    orders = orders_of(agents, 3)
+    orders = joining_orders(agents, 3)
     assert len(orders) == (ORDERS if count > 4 else {1: 1, 3: 6, 4: 24}[count])
 
     def worth(team):
@@ -63,7 +62,7 @@ def test_the_shares_add_up_and_an_agent_that_changes_nothing_gets_nothing(count)
 
 
 def test_a_task_on_which_a_team_failed_has_no_value():
-    orders = orders_of(("a", "b"), 0)
+    orders = joining_orders(("a", "b"), 0)
     values = values_of(lambda team: float(len(team)), orders)
     values[frozenset("a")] = [1.0, None]
     assert shapley(orders, values) == {"a": [1.0, None], "b": [1.0, None]}

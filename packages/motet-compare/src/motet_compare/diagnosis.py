@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
 from motet.core import Completion, Environment, Episode, ScoreRequest, Task, Team, walk
+from motet.core.coalitions import joining_orders
 from motet.evaluation.evaluate import Evaluation
 from motet.evaluation.influence import Influence, influence
 from motet.evaluation.intervals import Estimate, estimate, game_count, paired_difference
@@ -20,7 +21,6 @@ from motet_compare.contributions import (
     StandIn,
     Values,
     contributions,
-    orders_of,
     teams_of,
 )
 from motet_compare.fidelity import Fidelity
@@ -71,15 +71,8 @@ class Diagnosis:
     """Why it was not measured: what the advantages need besides rewards."""
     influence: Influence | None = None
     """Of a debate: who persuades whom."""
-
-    @property
-    def idle(self) -> list[str]:
-        """The agents of which no contribution shows, beside any kind of stand-in."""
-        return [
-            agent
-            for agent in self.contributions[0].agents
-            if all(_shows_nothing(one.agents[agent].shapley) for one in self.contributions)
-        ]
+    idle: Sequence[str] = ()
+    """The agents of which no contribution shows, beside any kind of stand-in."""
 
 
 PlayTeam: TypeAlias = Callable[..., Any]
@@ -115,7 +108,7 @@ async def diagnosed(
     def values(found: Evaluation) -> Values:
         return successes(found.games) if measure == "success" else rewards(found.games)
 
-    orders = orders_of(agents, seed)
+    orders = joining_orders(agents, seed)
     parts: list[Contributions] = []
     unearned: dict[str, float | None] = {}
     for stand_in, of in seated.items():
@@ -144,6 +137,11 @@ async def diagnosed(
         None if without_fidelity else await fidelity(team),
         without_fidelity,
         influence(real.episodes),
+        [
+            agent
+            for agent in agents
+            if all(_shows_nothing(one.agents[agent].shapley) for one in parts)
+        ],
     )
 
 
