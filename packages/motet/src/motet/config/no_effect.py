@@ -184,7 +184,8 @@ def _of_section(name: str, rules: KeyRules, config: RunConfig) -> Iterator[KeyWi
 def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
     algorithm, lag = config.algorithm, config.train.max_lag
     mode, engine = algorithm.importance_sampling, config.cluster and config.cluster.samplers.engine
-    same = lag == 0 and engine != "vllm"
+    in_sequence = config.schedule.kind == "sequential"
+    same = lag == 0 and engine != "vllm" and not in_sequence
     why, instead = (
         "with train.max_lag: 0 the weights that learn have played",
         "set train.max_lag: 1",
@@ -203,7 +204,12 @@ def _of_importance_sampling(config: RunConfig) -> Iterator[KeyWithoutEffect]:
         (
             ("importance_sampling", same and mode in ("truncate", "mask"), why, instead),
             ("importance_cap", same and mode == "auto", why, instead),
-            ("importance_cap", importance_mode(algorithm, lag) == "none", unused, use),
+            (
+                "importance_cap",
+                importance_mode(algorithm, lag) == "none" and not in_sequence,
+                unused,
+                use,
+            ),
             ("importance_ratio", same and mode == "auto", why, instead),
             ("importance_ratio", not same and ignored, unused, use),
         ),

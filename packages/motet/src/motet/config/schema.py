@@ -307,6 +307,7 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
         or _endless_thinking(config)
         or _unfit_critic(config)
         or _unfit_reward_model(config)
+        or _unfit_schedule(config)
         or _unfit_pairs(config)
         or _unfit_lag(config)
         or _unfit_comparator(config)
@@ -465,6 +466,30 @@ def _unfit_reward_model(config: RunKeys) -> list[Complaint]:
         )
         return [(("reward_model", "iterations"), text)]
     return []
+
+
+def _unfit_schedule(config: RunKeys) -> list[Complaint]:
+    if config.schedule.kind != "sequential":
+        return []
+    algorithm, trained = (
+        config.algorithm,
+        [name for name in config.policies if name not in config.frozen],
+    )
+    why = ""
+    if algorithm.pairs is not None:
+        why = "the loss of a pair holds the policies of all agents: use kind: simultaneous"
+    elif algorithm.importance_sampling == "none":
+        why = (
+            "it weighs games by importance ratios, got algorithm.importance_sampling none: use auto"
+        )
+    elif algorithm.importance_ratio in ("sequence", "token"):
+        why = (
+            "its ratios are those of joint actions, got algorithm.importance_ratio "
+            f"{algorithm.importance_ratio}: use joint"
+        )
+    elif len(trained) < 2:
+        why = f"it is for several policies that learn, got {len(trained)}: use kind: simultaneous"
+    return [(("schedule", "kind"), f"schedule.kind sequential: {why}")] if why else []
 
 
 def _unfit_pairs(config: RunKeys) -> list[Complaint]:

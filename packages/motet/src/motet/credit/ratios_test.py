@@ -63,6 +63,17 @@ def test_joint_ratios_give_the_exact_gradient_of_the_present_policies(
     assert (biased - exact).norm() > 0.1 * exact.norm()
 
 
+@pytest.mark.parametrize(("toy", "plan", "group_by"), CASES)
+def test_if_only_one_agent_has_moved_the_other_learns_beside_it_as_it_is_now(toy, plan, group_by):
+    """What `schedule.kind: sequential` does: HAPPO's ratio of the agents before."""
+    logits = toy.logits()
+    algorithm = Algorithm(baseline="leave_one_out", group_by=group_by, **UNCAPPED)
+    then = logits.detach().clone()
+    then[0] = older(logits)[0]
+    estimate = expected_estimate(toy, logits, plan, algorithm, behaviour=then)
+    assert torch.allclose(estimate[1], exact_gradient(toy, logits)[1], atol=1e-10)
+
+
 def test_the_group_mean_shrinks_it_as_without_a_lag():
     logits = BOTH.logits()
     algorithm = Algorithm(baseline="group_mean", group_by="task", **UNCAPPED)

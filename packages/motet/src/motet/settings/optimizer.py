@@ -73,10 +73,13 @@ class Optimizer(Settings):
 class Schedule(Settings):
     """Which policies are trained at which step. All policies play at every step."""
 
-    kind: Literal["simultaneous", "round_robin", "turns"] = "simultaneous"
-    """simultaneous: all policies. round_robin: one policy at a time, in the order of the team.
-    turns: one turn at a time, as in MAPoRL: first turn 1 (`first_turn_steps`), then blocks from the
-    last turn down to the first, repeatedly. Turns at which no policy is trained are skipped."""
+    kind: Literal["simultaneous", "sequential", "round_robin", "turns"] = "simultaneous"
+    """simultaneous: all policies. sequential: all, one after the other in random order, each on
+    games weighted by how much more probable the policies before it have made them (HAPPO, arXiv
+    2109.11251), up to `algorithm.importance_cap`; `train.max_step_kl` is divided among them.
+    round_robin: one policy at a time, in the order of the team, on new games. turns: one turn at a
+    time, as in MAPoRL: first turn 1 (`first_turn_steps`), then blocks from the last turn down to
+    the first, repeatedly. Turns at which no policy is trained are skipped."""
     block: PositiveInt = 1
     """Number of consecutive steps for each policy or turn."""
     first_turn_steps: int = Field(0, ge=0)
@@ -84,9 +87,9 @@ class Schedule(Settings):
 
     @model_validator(mode="after")
     def _refuse_what_is_not_read(self) -> Self:
-        if self.kind == "simultaneous" and self.block != 1:
+        if self.kind in ("simultaneous", "sequential") and self.block != 1:
             raise ValueError(
-                f"block {self.block} needs kind round_robin or turns, got simultaneous: set one "
+                f"block {self.block} needs kind round_robin or turns, got {self.kind}: set one "
                 "of them, or drop block"
             )
         if self.kind != "turns" and self.first_turn_steps:

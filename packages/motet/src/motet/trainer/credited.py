@@ -3,32 +3,40 @@
 With `algorithm.credit.replay`, pairs of earlier steps are learned from again.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from motet.batch import weighs_completions
-from motet.core import CreditState, Episode
+from motet.core import CreditState, Episode, SampleId, Scores
 from motet.core.seeding import derive
 from motet.credit.assign import Credit, assign_credit
 from motet.credit.preferences import PreferencePairs, replayed, weights_of
 from motet.trainer.components import TrainComponents
 from motet.trainer.present import learned_from, present_logprobs
 from motet.trainer.reward_model import judged
-from motet.trainer.score import score
+from motet.trainer.score import completions_of, score
 from motet.trainer.timing import Stopwatch
 
 Earlier: TypeAlias = Callable[[str, int], Sequence[Episode]]
 """Gives the recorded episodes of a kind ("train", "pairs") and an earlier step."""
 
 
-async def credit_of(
-    components: TrainComponents, episodes: Sequence[Episode], state: CreditState, clock: Stopwatch
-) -> Credit:
-    """Score the completions of a step, and assign credit to them.
+@dataclass(frozen=True)
+class Scored:
+    """The episodes of a step with all that credit reads. With a reward model, its scores are their
+    rewards."""
 
-    With a reward model, its scores replace the environment's rewards.
-    """
+    episodes: Sequence[Episode]
+    scores: Scores
+    judgement: Mapping[str, float]
+    """Metrics of the reward model."""
+
+
+async def scored(
+    components: TrainComponents, episodes: Sequence[Episode], clock: Stopwatch
+) -> Scored:
+    """Score the completions of a step."""
     algorithm, team = components.algorithm, components.team
     judgement: dict[str, float] = {}
     comparator = components.comparator_for(algorithm.pairs)
@@ -43,10 +51,49 @@ async def credit_of(
         own = learned_from(components, episodes)
         scores = replace(scores, present=await present_logprobs(components, own))
     clock.lap("score")
+    return Scored(episodes, scores, judgement)
+
+
+def credit_of(components: TrainComponents, found: Scored, state: CreditState) -> Credit:
+    """Assign credit to the completions of a step."""
     credit = assign_credit(
-        episodes, scores, algorithm, state, team, components.turns, components.credit
+        found.episodes,
+        found.scores,
+        components.algorithm,
+        state,
+        components.team,
+        components.turns,
+        components.credit,
     )
-    return replace(credit, metrics={**judgement, **credit.metrics})
+    return replace(credit, metrics={**found.judgement, **credit.metrics})
+
+
+def credit_beside(
+    components: TrainComponents,
+    found: Scored,
+    state: CreditState,
+    present: Mapping[SampleId, tuple[float, ...]],
+) -> Credit:
+    """Assign credit again, weighted by how probable the joint actions have become.
+
+    `present`: the log-probabilities (nats) of the completions of policies that have moved since the
+    step was scored.
+    """
+    recorded = {
+        id: found.scores.present.get(id, completion.logprobs or ())
+        for id, _, completion in completions_of(found.episodes)
+        if completion.tokens
+    }
+    algorithm = components.algorithm.model_copy(update={"importance_ratio": "joint"})
+    return assign_credit(
+        found.episodes,
+        replace(found.scores, present={**recorded, **present}),
+        algorithm,
+        state,
+        components.team,
+        components.turns,
+        components.credit,
+    )
 
 
 async def with_earlier_pairs(
@@ -62,7 +109,11 @@ async def with_earlier_pairs(
     assert credit.preferences is not None
     weights = weights_of(number, rule.replay)
     history = [
-        await credit_of(components, earlier("train", step), CreditState(), Stopwatch())
+        credit_of(
+            components,
+            await scored(components, earlier("train", step), Stopwatch()),
+            CreditState(),
+        )
         if weight > 0.0
         else Credit([], credit.state)
         for step, weight in enumerate(weights[:-1], start=1)

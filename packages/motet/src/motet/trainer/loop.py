@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from motet.algorithms import plays_absent, plays_greedy_path
-from motet.core import CreditState, Episode, Task
+from motet.core import CreditState, Episode, Task, TrainSample
+from motet.credit.assign import Credit
 from motet.credit.preferences import weights_of
 from motet.errors import MotetError, TrainingDiverged
 from motet.models.completions import NOT_FINITE
@@ -15,7 +16,8 @@ from motet.rollout.collect import collect, task_order
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.trainer import refill, step_bound
 from motet.trainer.components import TrainComponents
-from motet.trainer.credited import Earlier, credit_of, with_earlier_pairs
+from motet.trainer.credited import Earlier, credit_of, scored, with_earlier_pairs
+from motet.trainer.in_sequence import learn_in_sequence
 from motet.trainer.learn import learn_pairs, learn_samples
 from motet.trainer.reward_model import NOT_FITTED, Fitted, first_steps, fit, play_for_pairs
 from motet.trainer.self_imitation import imitated
@@ -121,13 +123,19 @@ async def learn_step(
     episodes = played.episodes
     if components.plan.refill:
         episodes = refill.chosen(episodes, components.tasks_per_step)
-    credit = await credit_of(components, episodes, state, clock)
+    found = await scored(components, episodes, clock)
+    credit = credit_of(components, found, state)
     if pairs is not None and pairs.replay.mode != "current":
         credit = await with_earlier_pairs(components, credit, number, earlier)
     clock.lap("credit")
-    samples = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]
-    if components.plan.refill:
-        samples = refill.without_flat_rounds(samples, episodes, components.algorithm)
+
+    def trained(credit: Credit) -> list[TrainSample]:
+        own = [one for one in credit.samples if components.trains(number, one.policy, one.turn)]
+        if components.plan.refill:
+            own = refill.without_flat_rounds(own, episodes, components.algorithm)
+        return own
+
+    samples = trained(credit)
     values = [
         one
         for one in credit.values
@@ -135,12 +143,17 @@ async def learn_step(
     ]
     earned, known = await imitated(components, episodes, credit.samples, state.successes, number)
     clock.lap("score")
-    bound = components.train.max_step_kl
+    in_sequence = components.schedule.kind == "sequential"
+    bound = None if in_sequence else components.train.max_step_kl
     probe = None
     if bound is not None and samples:
         probe = await step_bound.begin(components, samples, number)
     samples += earned
-    if credit.preferences is None:
+    if in_sequence:
+        learned = await learn_in_sequence(
+            components, found, credit, trained, earned, values, state, number, clock
+        )
+    elif credit.preferences is None:
         learned = await learn_samples(components, samples, values, state, number, clock)
     else:
         learned = await learn_pairs(components, samples, credit.preferences, number, clock)

@@ -5,9 +5,12 @@ import asyncio
 import selectors
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import exp
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from motet.algorithms import resolve
 from motet.batch import Batch, Mean, ValueBatch
@@ -27,6 +30,7 @@ from motet.errors import MotetError
 from motet.settings import AlarmBounds, Plan, Schedule
 from motet.trainer import timing
 from motet.trainer.components import TrainComponents
+from motet.trainer.in_sequence import sequence, together
 from motet.trainer.loop import TrainStep
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 from tests.fixtures.one_step import one_step
@@ -217,6 +221,63 @@ def rows(diary: Diary) -> dict[str, int]:
         name = batch.policy if isinstance(batch, Batch) else batch.critic
         found[name] = found.get(name, 0) + len(batch.tokens_BL)
     return found
+
+
+@dataclass(eq=False)
+class Moving(Diary):
+    """A learner whose policy makes what it said more probable with each of its updates: by
+    `moves` nats per token."""
+
+    moves: float = 0.1
+    read: list[str] = field(default_factory=list)
+
+    async def logprobs(self, batch: Batch) -> Tensor:
+        self.read.append(batch.policy)
+        updates = sum(batch.policy in names for names in self.updates)
+        return batch.behaviour_logp_BL + self.moves * updates * batch.mask_BL
+
+
+def in_sequence(moves: float = 0.1, **changes: Any) -> tuple[Moving, dict[str, float]]:
+    diary = Moving(moves=moves)
+    made = components(
+        "mareinforce", diary=diary, schedule=Schedule(kind="sequential"), plan=Plan(samples=(1,)),
+        turns=1, **changes,
+    )  # fmt: skip
+    _, metrics = go(made)
+    return diary, metrics
+
+
+def test_in_sequence_the_second_policy_learns_beside_the_first_as_it_has_become():
+    diary, _ = in_sequence()
+    first, second = (batch.policy for batch in diary.batches)
+    assert {first, second} == {"ann-policy", "bob-policy"}
+    assert diary.updates == [(first,), (second,)]
+    assert diary.read == [first], "the last one need not be read again"
+    still, _ = in_sequence(moves=0.0)
+    assert [batch.policy for batch in still.batches] == [first, second]
+    for moved, was, ratio in zip(diary.batches, still.batches, (1.0, exp(0.3)), strict=True):
+        # A completion has three tokens: 0.3 nats.
+        assert torch.allclose(moved.advantages_BL, ratio * was.advantages_BL)
+
+
+def test_in_sequence_the_ratio_of_the_partners_is_bounded_by_its_cap():
+    diary, _ = in_sequence(moves=1.0)
+    still, _ = in_sequence(moves=0.0)
+    assert torch.allclose(diary.batches[1].advantages_BL, 2.0 * still.batches[1].advantages_BL)
+
+
+def test_the_order_of_a_sequence_changes_from_step_to_step():
+    orders = {tuple(sequence({"a", "b", "c"}, 0, number)) for number in range(30)}
+    assert len(orders) == 6
+    assert sequence({"a", "b"}, 0, 1) == sequence({"b", "a"}, 0, 1)
+
+
+def test_metrics_of_a_sequence_are_those_of_its_policies_together():
+    first = {"learn/step_kl": 0.2, "learn/step_scaled": 0.5, "learn/entropy": 1.0, "only": 3.0}
+    second = {"learn/step_kl": 0.1, "learn/step_scaled": 1.0, "learn/entropy": 2.0}
+    assert together([first, second]) == pytest.approx(
+        {"learn/step_kl": 0.3, "learn/step_scaled": 0.5, "learn/entropy": 1.5, "only": 3.0}
+    )
 
 
 def test_in_round_robin_one_policy_learns_with_its_critic_and_is_published():
