@@ -57,6 +57,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm(name="coma", credit=GroupCredit(baseline="leave_one_agent_out")),
         # Difference rewards (Wolpert and Tumer 2001): less what the team earns without the agent
         Algorithm(name="difference", credit=GroupCredit(baseline="difference")),
+        # CCPO (arXiv 2603.21563): the same as GRPO compares it
+        Algorithm(name="ccpo", credit=GroupCredit(baseline="difference", scale="std")),
         # Shapley values of each joint action over the sets of agents (arXiv 1907.05707)
         Algorithm(name="shapley", credit=GroupCredit(baseline="shapley")),
         # C3 (arXiv 2603.06859): leave-one-out among samples of one context, with `expand: replay`

@@ -81,6 +81,14 @@ def test_an_advantage_compares_difference_rewards_with_those_of_the_others():
     }  # fmt: skip
 
 
+def test_ccpo_divides_difference_rewards_by_their_own_spread():
+    # D of a: 4 and 1; D of b: 10 and 25. Each is one deviation from its mean.
+    found = advantages(ALIGNED, credit={"baseline": "difference", "scale": "std"})
+    assert found == pytest.approx(
+        {((), "a", 0): 1.0, ((), "a", 1): -1.0, ((), "b", 0): -1.0, ((), "b", 1): 1.0}
+    )
+
+
 def test_an_advantage_compares_shapley_values_with_those_of_the_others():
     assert advantages(ALIGNED, baseline="shapley") == {
         ((), "a", 0): 3.25, ((), "a", 1): -3.25, ((), "b", 0): -12.5, ((), "b", 1): 12.5

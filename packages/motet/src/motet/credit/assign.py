@@ -166,12 +166,12 @@ def _compared_advantages(
         assert comparison.actions is not None
         weighted_S = table.of_samples(ratios.weight_NJ * comparison.actions.returns_NJ)
         advantages_S = weighted_S - ratios.weight_S * baseline_S
+    # Without some agents it is not returns that are compared, but what the advantages are made of.
+    compared_S = comparison.returns_S if comparison.coalitions is None else advantages_S
     if rule.scale == "std":
-        advantages_S = divide_by_spread(advantages_S, comparison.returns_S, group_S)
+        advantages_S = divide_by_spread(advantages_S, compared_S, group_S)
     if rule.scale == "agent_std":
-        advantages_S = divide_by_agent_spread(
-            advantages_S, comparison.returns_S, group_S, table.agent_S
-        )
+        advantages_S = divide_by_agent_spread(advantages_S, compared_S, group_S, table.agent_S)
     return critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from motet.core import Environment, Episode, Sampler, Task, Team
 from motet.core.seeding import derive
 from motet.errors import ConfigError
-from motet.rollout.play import Absent, check_plan, play
+from motet.rollout.play import Defaulting, check_plan, play
 from motet.rollout.waves import Waves
 from motet.settings import Plan
 from motet.user_code.timeouts import guarded
@@ -25,7 +25,7 @@ async def collect(
     *,
     greedy: bool = False,
     greedy_path: bool = False,
-    absent: Absent = "none",
+    absent: Defaulting = "none",
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
     """Play all tasks concurrently, in shared waves. Return their episodes in task order.

@@ -45,7 +45,7 @@ from motet.settings import Plan
 from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, within
 
-Absent: TypeAlias = Literal["none", "one", "all"]
+Defaulting: TypeAlias = Literal["none", "one", "all"]
 """Which agents give a default in `Round.without`: nobody, each one alone, or all sets."""
 
 
@@ -60,7 +60,7 @@ class _Game:
     waves: Waves
     run_seed: int
     greedy: bool
-    absent: Absent = "none"
+    absent: Defaulting = "none"
 
     @property
     def once(self) -> "_Game":
@@ -82,7 +82,7 @@ async def play(
     *,
     greedy: bool = False,
     greedy_path: bool = False,
-    absent: Absent = "none",
+    absent: Defaulting = "none",
 ) -> Episode:
     """Play `task` in a rollout task of `waves`. The plan must have passed `check_plan`.
 

@@ -23,7 +23,7 @@ Earlier: TypeAlias = Callable[[str, int], Sequence[Episode]]
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredEpisodes:
     """The episodes of a step with all that credit reads. With a reward model, its scores are their
     rewards."""
 
@@ -35,7 +35,7 @@ class Scored:
 
 async def scored(
     components: TrainComponents, episodes: Sequence[Episode], clock: Stopwatch
-) -> Scored:
+) -> ScoredEpisodes:
     """Score the completions of a step."""
     algorithm, team = components.algorithm, components.team
     judgement: dict[str, float] = {}
@@ -51,10 +51,10 @@ async def scored(
         own = learned_from(components, episodes)
         scores = replace(scores, present=await present_logprobs(components, own))
     clock.lap("score")
-    return Scored(episodes, scores, judgement)
+    return ScoredEpisodes(episodes, scores, judgement)
 
 
-def credit_of(components: TrainComponents, found: Scored, state: CreditState) -> Credit:
+def credit_of(components: TrainComponents, found: ScoredEpisodes, state: CreditState) -> Credit:
     """Assign credit to the completions of a step."""
     credit = assign_credit(
         found.episodes,
@@ -70,7 +70,7 @@ def credit_of(components: TrainComponents, found: Scored, state: CreditState) ->
 
 def credit_beside(
     components: TrainComponents,
-    found: Scored,
+    found: ScoredEpisodes,
     state: CreditState,
     present: Mapping[SampleId, tuple[float, ...]],
 ) -> Credit:

@@ -8,7 +8,7 @@ the policies before have made it, so the gradient of each policy is that beside 
                        -> its optimizer steps -> its share of the bound on a step
                        -> its completions are read again
 
-Source: HAPPO (Kuba et al. 2022, arXiv 2109.11251, algorithm 4), with the ratios of `credit.ratios`.
+Source: HAPPO (Kuba et al. 2022, arXiv 2109.11251), with the ratios of `credit.ratios`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from motet.core.seeding import derive
 from motet.credit.assign import Credit
 from motet.trainer import step_bound
 from motet.trainer.components import TrainComponents
-from motet.trainer.credited import Scored, credit_beside
+from motet.trainer.credited import ScoredEpisodes, credit_beside
 from motet.trainer.learn import learn_samples
 from motet.trainer.present import learned_from, present_logprobs
 from motet.trainer.timing import Stopwatch
@@ -34,7 +34,7 @@ _TOGETHER: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 async def learn_in_sequence(
     components: TrainComponents,
-    found: Scored,
+    found: ScoredEpisodes,
     credit: Credit,
     trained: Callable[[Credit], list[TrainSample]],
     earned: Sequence[TrainSample],
