@@ -451,7 +451,7 @@ def _unfit_reward_model(config: RunKeys) -> list[Complaint]:
         return [(("reward_model", "compare"), text)]
     if (absent := plays_absent(config.algorithm)) != "none":
         text = (
-            f"baseline {config.algorithm.credit.baseline} compares with joint actions without "
+            f"algorithm {config.algorithm.name} compares with joint actions without "
             f"{'an agent' if absent == 'one' else 'some agents'}, which a learned reward does not "
             "judge: use another baseline, or drop reward_model"
         )

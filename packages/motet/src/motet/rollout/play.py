@@ -445,12 +445,13 @@ async def _grow(
 ) -> tuple[Outcome, ...]:
     """Return the outcomes together with their subtrees.
 
-    With one outcome to expand, try the next candidate if the subtree of the first fails.
+    With one outcome to expand, try the next candidate if the subtree of the first fails. A replay
+    plays all of them, so there is no other.
     """
     open_ = _open(outcomes)
     if game.plan.expand == "replay" and open_:
-        chosen = _drawn(game, open_, path)[0]
-        return await _played_on(game, outcomes, states, path, starts, chosen)
+        full = _drawn(game, open_, path)[0]
+        return await _played_on(game, outcomes, states, path, starts, full)
     below: dict[int, Round | Fault | None] = dict.fromkeys(open_)
     for chosen in _choices(game, outcomes, open_, path):
         rounds = await game.waves.run([_round(game, states[j], (*path, j), starts) for j in chosen])
