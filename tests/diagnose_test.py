@@ -98,6 +98,21 @@ def test_the_distance_of_policies_is_that_of_their_own_log_probabilities(found):
     assert found.distances["a"]["b"].mean > 0.0, "a was trained, and b has the same start"
 
 
+def test_agents_of_another_run_stand_in_too(run):
+    """The same run as the other one: it brings all that the team brings."""
+    few = {"tasks": 2, "samples": 1, "show": "silent"}
+    found = motet_compare.diagnose(run, beside=run, **few)
+    assert [one.stand_in for one in found.contributions] == ["start", "other", "silent"]
+    other = found.contributions[1]
+    assert {one.shapley.mean for one in other.agents.values()} == {0.0}
+    assert other.replaced == other.whole
+    assert "a" not in found.idle, "that another one can do its work makes no agent idle"
+    with pytest.raises(ConfigError, match="another game"):
+        motet_compare.diagnose("quickstart", beside=run, show="silent")
+    with pytest.raises(ConfigError, match="run"):
+        motet_compare.diagnose(run, beside="quickstart", show="silent")
+
+
 def test_the_command_says_it_and_keeps_it(run, found, monkeypatch, capsys):
     from motet_compare.command import print_diagnosis
 

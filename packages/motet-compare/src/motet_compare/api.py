@@ -14,6 +14,7 @@ from motet.api.setup import (
     answers_of,
     models_of,
     read_config,
+    run_folder,
     run_of,
     setup_in_scratch,
     tag_of,
@@ -201,6 +202,7 @@ def diagnose(
     target: ConfigLike,
     overrides: Sequence[str] = (),
     *,
+    beside: str | Path | None = None,
     tasks: int | None = None,
     samples: int | None = None,
     show: Show = "auto",
@@ -213,9 +215,13 @@ def diagnose(
     messages.
 
     Args:
+        beside: another run of the same game, whose agents stand in for those of the team, too: how
+            much of what an agent contributes do others bring who never met its partners?
         tasks: number of held-out tasks. Default: `evaluation.tasks`.
         samples: games per task, instead of `evaluation.samples`.
         objects: replace what the config names, as in `train`.
+
+    Raises: ConfigError if `beside` plays another game.
 
     docs/credit.md explains the figures.
     """
@@ -223,31 +229,56 @@ def diagnose(
     given = [f"{key}={count}" for key, count in counts.items() if count is not None]
     settings = read_config(target, [*overrides, *given], **objects)
     run = run_of(target)
+    theirs = None if beside is None else _same_game(str(target), settings, beside)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
+        teams = [setup.team]
         models = [run_loop(models_of(setup, run, scratch, show))]
+        stand_ins: list[StandIn] = []
         if run is not None and not is_exported(run):
+            stand_ins.append("start")
+            teams.append(setup.team)
             models.append(run_loop(_untrained_models(setup, run, scratch, show)))
-        return run_loop(_diagnosed(setup, run, models, show))
+        if theirs is not None and beside is not None:
+            stand_ins.append("other")
+            teams.append(team_of(theirs, setup.environment))
+            other = replace(setup, config=theirs, team=teams[-1])
+            models.append(run_loop(models_of(other, Path(beside), scratch, "silent")))
+        return run_loop(_diagnosed(setup, run, teams, models, stand_ins, show))
+
+
+def _same_game(target: str, settings: RunConfig, beside: str | Path) -> RunConfig:
+    """Return the config of a run of the same game. Raises: ConfigError if it is no such run."""
+    run_folder(beside)
+    found = read_config(beside)
+    _refuse_strangers([target, str(beside)], [settings, found])
+    return found
 
 
 async def _diagnosed(
-    setup: TaskSetup, run: Path | None, models: Sequence[LocalModels], show: Show
+    setup: TaskSetup,
+    run: Path | None,
+    teams: Sequence[Team],
+    models: Sequence[LocalModels],
+    others: Sequence[StandIn],
+    show: Show,
 ) -> Diagnosis:
+    """`teams`, `models`: of the team, and then of each kind of stand-in that is not mute."""
     config, team = setup.config, setup.team
     local, sampler = _of_all(models, config)
 
-    def seated(stand_in: int) -> Callable[[frozenset[str]], Team]:
+    def seated(number: int) -> Callable[[frozenset[str]], Team]:
         return lambda kept: mixed(
-            [team, team], {agent: 0 if agent in kept else stand_in for agent in team.agents}
+            teams, {agent: 0 if agent in kept else number for agent in team.agents}
         )
 
     def comparable(one: str, other: str) -> bool:
         names = [config.policies[name.partition("/")[2]].model for name in (one, other)]
         return names[0] is not None and names[0] == names[1]
 
-    stand_ins: dict[StandIn, Callable[[frozenset[str]], Team]] = {"silent": seated(0)}
-    if len(models) > 1:
-        stand_ins = {"start": seated(1), **stand_ins}
+    stand_ins: dict[StandIn, Callable[[frozenset[str]], Team]] = {
+        kind: seated(number) for number, kind in enumerate(others, start=1)
+    }
+    stand_ins["silent"] = seated(0)
     with Progress(show) as progress:
         counter = Notices(progress.say).watching(progress.counter)
 

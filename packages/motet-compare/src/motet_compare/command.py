@@ -261,7 +261,11 @@ def diagnose(call: ApiCall, as_json: AsJson = False) -> None:
     say_on_stderr(kept)
 
 
-_STAND_INS = {"start": "as before reinforcement learning", "silent": "saying nothing"}
+_STAND_INS = {
+    "start": "as before reinforcement learning",
+    "other": "of the other run",
+    "silent": "saying nothing",
+}
 
 
 def print_diagnosis(target: Path, found: "Diagnosis") -> None:

@@ -1,9 +1,10 @@
 """What each agent contributes: how its team does with some of its agents replaced.
 
-An agent is replaced by itself before reinforcement learning (`start`), or by one that says nothing
-(`silent`). The contribution of an agent is its Shapley value (Shapley 1953): what it adds to those
-that are there, averaged over the orders in which agents may join (`core.coalitions`). All teams
-play the same tasks with the same seeds, so they are compared task by task.
+An agent is replaced by itself before reinforcement learning (`start`), by the one of another run
+(`other`), or by one that says nothing (`silent`). The contribution of an agent is its Shapley value
+(Shapley 1953): what it adds to those that are there, averaged over the orders in which agents may
+join (`core.coalitions`). All teams play the same tasks with the same seeds, so they are compared
+task by task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from motet.core import Environment, Prompt, Reply, Task, Transition
 from motet.environments.wrapper import Wrapper
 from motet.evaluation.intervals import Estimate, estimate, paired_difference
 
-StandIn: TypeAlias = Literal["start", "silent"]
+StandIn: TypeAlias = Literal["start", "other", "silent"]
 Values: TypeAlias = Sequence[float | None]
 """The mean success, or reward, of each task; None where it has none."""
 SAYS_NOTHING = Reply("", "stop")

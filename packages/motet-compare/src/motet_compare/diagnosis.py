@@ -72,7 +72,7 @@ class Diagnosis:
     influence: Influence | None = None
     """Of a debate: who persuades whom."""
     idle: Sequence[str] = ()
-    """The agents of which no contribution shows, beside any kind of stand-in."""
+    """The agents of which no contribution shows, beside their start and beside mute ones."""
 
 
 PlayTeam: TypeAlias = Callable[..., Any]
@@ -140,7 +140,11 @@ async def diagnosed(
         [
             agent
             for agent in agents
-            if all(_shows_nothing(one.agents[agent].shapley) for one in parts)
+            if all(
+                _shows_nothing(one.agents[agent].shapley)
+                for one in parts
+                if one.stand_in != "other"
+            )
         ],
     )
 

@@ -57,7 +57,7 @@
           h("td", { class: "num" }, M.fixed(row.reward && row.reward.mean)), h("td", { class: "num" }, M.number(row.n)), h("td", { class: "num" }, M.number(row.tokens_per_task, 1))))))));
   }
 
-  const BESIDE = { start: "Beside the start", silent: "Beside mute agents" };
+  const BESIDE = { start: "Beside the start", other: "Beside another run", silent: "Beside mute agents" };
 
   function diagnosis(one) {
     const change = (found) => h("td", { class: "num" }, points(found && found.mean), found && found.low !== found.high && h("div", { class: "small dim" }, `${points(found.low)} to ${points(found.high)}`));
