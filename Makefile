@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results results-real bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results results-credit results-real bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -91,6 +91,9 @@ size: install  ## lines of code without tests, the longest files and functions
 
 results: install  ## the runs behind docs/results.md (hours on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results.py
+
+results-credit: install  ## the runs behind docs/credit.md: credit rules, and useless agents (an hour on two cores)
+	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_credit.py
 
 results-real: install  ## the runs behind docs/real.md: a pretrained model (hours on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_real.py

@@ -308,6 +308,13 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
             f"change: {told}",
             soft_wrap=True,
         )
+    if found.fidelity is not None:
+        told = ", ".join(
+            f"{name} {one.mean:.0%}" for name, one in found.fidelity.own.items() if one is not None
+        )
+        if told:
+            said = f"  share of an agent's returns that its own completion decides: {told}"
+            out.print(said, soft_wrap=True)
     if found.idle:
         out.print(
             f"no contribution shows of {', '.join(found.idle)}: the intervals contain 0",

@@ -8,7 +8,8 @@ The fidelity of a credit rule is the correlation of the advantages with these ef
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import fmean, variance
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from motet.core import (
     Scores,
     Task,
     Team,
-    walk,
 )
 from motet.core.seeding import derive, uniforms
 from motet.credit.assign import assign_credit
@@ -59,6 +59,9 @@ class Fidelity:
     agents: Mapping[str, Estimate | None]
     completions: int
     """How many effects were measured."""
+    own: Mapping[str, Estimate | None] = field(default_factory=dict)
+    """Agent -> the share of the variance of its returns in a state that its own completion
+    explains. The rest is what the others say, and what comes later. None if they do not vary."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,27 @@ class Chosen:
     before: Mapping[tuple[int, str], Completion]
     """(turn, agent) -> its completion, at earlier turns."""
     own: Completion
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a completion changes, from the returns of its agent in games from its state."""
+
+    mean: float
+    """The mean return with it, minus that with a new one in its place."""
+    explained: float
+    """An unbiased estimate of its square."""
+    variance: float
+    """The variance of the returns with a new one in its place."""
+
+
+def effect_of(with_it: Sequence[float], without: Sequence[float]) -> Effect | None:
+    """Compare the returns of games. None if there are fewer than two of a kind."""
+    if min(len(with_it), len(without)) < 2:
+        return None
+    mean = fmean(with_it) - fmean(without)
+    noise = variance(with_it) / len(with_it) + variance(without) / len(without)
+    return Effect(mean, mean**2 - noise, variance(without))
 
 
 class SameStarts(Unchanged):
@@ -158,7 +182,7 @@ async def fidelity_of(
     again = SameStarts(
         environment, {tree.task.id: derive(seed, tree.id, "start") for tree in trees}
     )
-    effects: list[float | None] = []
+    effects: list[Effect | None] = []
     for turn in range(turns):
         here = [one for one in chosen if len(one.id.path) == turn]
         effects += await _effects(
@@ -171,17 +195,22 @@ async def fidelity_of(
         if effect is not None
     ]
 
-    def correlated(kept: Callable[[Chosen], bool]) -> Estimate | None:
-        rows = [(one.task.id, given, effect) for one, given, effect in pairs if kept(one)]
-        return correlation(rows, seed)
+    def rows(agent: str | None = None) -> list[tuple[Chosen, float, Effect]]:
+        return [row for row in pairs if agent is None or row[0].id.agent == agent]
+
+    def correlated(agent: str | None = None) -> Estimate | None:
+        found = [(one.task.id, given, effect.mean) for one, given, effect in rows(agent)]
+        return correlation(found, seed)
+
+    def explained(agent: str) -> Estimate | None:
+        found = [(one.task.id, it.explained, it.variance) for one, _, it in rows(agent)]
+        return estimated(found, _quotient, seed)
 
     return Fidelity(
-        correlated(lambda one: True),
-        {
-            agent: correlated(lambda one, agent=agent: one.id.agent == agent)  # type: ignore[misc]
-            for agent in team.agents
-        },
+        correlated(),
+        {agent: correlated(agent) for agent in team.agents},
         len(pairs),
+        {agent: explained(agent) for agent in team.agents},
     )
 
 
@@ -198,17 +227,18 @@ def needs_more(algorithm: Algorithm) -> str:
 
 
 def _chosen(tree: Episode) -> list[Chosen]:
-    """Return some completions of the first Round of each turn."""
+    """Return some completions of one Round of each turn."""
     found: list[Chosen] = []
-    if tree.root is None:
-        return found
-    for path, round_ in walk(tree.root):
-        if any(path):
-            continue
+    path: Path = ()
+    round_ = tree.root
+    while round_ is not None and tree.root is not None:
         before = _said_before(tree.root, path)
         for agent, completions in round_.samples.items():
             for index, one in enumerate(completions[:MOST_IN_ROUND]):
                 found.append(Chosen(tree.task, SampleId(tree.id, path, agent, index), before, one))
+        onward = ((k, one.next) for k, one in enumerate(round_.outcomes) if not one.once)
+        place, round_ = next(((k, below) for k, below in onward if below is not None), (0, None))
+        path = (*path, place)
     return found
 
 
@@ -234,7 +264,7 @@ async def _effects(
     algorithm: Algorithm,
     seed: int,
     tag: str,
-) -> list[float | None]:
+) -> list[Effect | None]:
     """Return the effects of completions of one turn."""
     if not chosen:
         return []
@@ -255,33 +285,30 @@ async def _effects(
     )
     fixed = Fixed(sampler, dict(zip(ids, (said for _, said in games), strict=True)))
     played = await collect(environment, tasks, fixed, team, paths, seed, tag)
-    means = [
-        {agent: _return_at(episode, turn, agent, team, algorithm, len(plan.samples))
+    returns = [
+        {agent: _returns_at(episode, turn, agent, team, algorithm, len(plan.samples))
          for agent in team.agents}
         for episode in played
     ]  # fmt: skip
-    fresh = dict(zip(rounds, means[len(chosen) :], strict=True))
-    found: list[float | None] = []
-    for one, mean in zip(chosen, means, strict=False):
-        with_it = mean[one.id.agent]
-        without = fresh[one.id.episode, one.id.path][one.id.agent]
-        found.append(None if with_it is None or without is None else with_it - without)
-    return found
+    fresh = dict(zip(rounds, returns[len(chosen) :], strict=True))
+    return [
+        effect_of(mine[one.id.agent], fresh[one.id.episode, one.id.path][one.id.agent])
+        for one, mine in zip(chosen, returns, strict=False)
+    ]
 
 
-def _return_at(
+def _returns_at(
     episode: Episode, turn: int, agent: str, team: Team, algorithm: Algorithm, turns: int
-) -> float | None:
-    """Return the mean return of an agent at a turn; None if no game reached it."""
+) -> list[float]:
+    """Return the returns of an agent at a turn, one for each game that reached it."""
     if episode.root is None:
-        return None
+        return []
     table = Table.of([(episode.id, episode.root)], list(team.agents), turns)
     here_J = table.forest.turn_J == turn
-    if not bool(here_J.any()):
-        return None
     nothing_S = torch.zeros(len(table.samples), dtype=torch.float64)
     returns_NJ = table.returns_NJ(algorithm, nothing_S)
-    return float(returns_NJ[list(team.agents).index(agent), here_J].mean())
+    found: list[float] = returns_NJ[list(team.agents).index(agent), here_J].tolist()
+    return found
 
 
 def correlation(rows: Sequence[tuple[str, float, float]], seed: int) -> Estimate | None:
@@ -289,19 +316,33 @@ def correlation(rows: Sequence[tuple[str, float, float]], seed: int) -> Estimate
 
     `rows`: the task of each pair, and its two values. None if either does not vary.
     """
+    return estimated(rows, _pearson, seed)
+
+
+def estimated(
+    rows: Sequence[tuple[str, float, float]],
+    statistic: Callable[[Sequence[Any]], float | None],
+    seed: int,
+) -> Estimate | None:
+    """Return a statistic of pairs, with a bootstrap interval over tasks; None if it has no value.
+
+    Args:
+        rows: the task of each pair, and its two values.
+        statistic: of the pairs of some tasks, each [pair, 2].
+    """
     tasks = list(dict.fromkeys(task for task, _, _ in rows))
     of_task = {
         task: np.array([pair for name, *pair in rows if name == task], dtype=np.float64)
         for task in tasks
     }
-    whole = _pearson([of_task[task] for task in tasks])
+    whole = statistic([of_task[task] for task in tasks])
     if whole is None:
         return None
     keys = np.array([derive(seed, "bootstrap", n) for n in range(_BOOTSTRAPS)], dtype=np.uint64)
     drawn = np.stack(
         [(uniforms(keys, place) * len(tasks)).astype(np.int64) for place in range(len(tasks))], 1
     )
-    again = [_pearson([of_task[tasks[n]] for n in row]) for row in drawn]
+    again = [statistic([of_task[tasks[n]] for n in row]) for row in drawn]
     known = [one for one in again if one is not None]
     tail = (1.0 - CONFIDENCE) / 2.0
     low, high = np.quantile(known, [tail, 1.0 - tail])
@@ -313,3 +354,10 @@ def _pearson(parts: Sequence[Any]) -> float | None:
     if len(table) < 3 or table.std(0).min() < 1e-12:
         return None
     return float(np.corrcoef(table.T)[0, 1])
+
+
+def _quotient(parts: Sequence[Any]) -> float | None:
+    """Return the share of the second values' sum that the first ones have, from 0 to 1."""
+    table = np.concatenate(parts) if parts else np.zeros((0, 2))
+    part, whole = table.sum(0)
+    return None if whole < 1e-12 else float(min(1.0, max(0.0, part / whole)))

@@ -9,7 +9,7 @@ from motet.core import Completion, Environment, Sampled, Task, Team, Transition
 from motet.errors import ConfigError
 from motet.evaluation.intervals import Estimate
 from motet.settings import Algorithm, CriticCredit, Decode, Plan
-from motet_compare.fidelity import Fixed, correlation, fidelity_of
+from motet_compare.fidelity import Effect, Fixed, correlation, effect_of, fidelity_of
 
 TASKS = [Task(f"t{number}", {}) for number in range(12)]
 TEAM = Team({"a": ("p",), "b": ("q",)}, {"a": Decode(), "b": Decode()})
@@ -99,6 +99,41 @@ def test_recorded_completions_are_given_in_place_of_new_ones():
     assert answers[1].completions == (said, said)
     assert [one.completions[0].text for one in (answers[0], answers[2])] == ["0", "0"]
     assert (coins.asked, seen) == ([asked[0].id, asked[2].id], [1])
+
+
+def test_an_agent_s_own_completion_explains_all_of_its_returns_or_nothing():
+    for plan in (PATHS, Plan(samples=(2, 2))):
+        own = found(plan=plan).own
+        assert own["a"].mean == pytest.approx(1.0, abs=0.1)
+        assert own["b"].mean < 0.1
+
+
+def test_of_two_coins_that_both_count_each_explains_half():
+    class BothCoins(FirstCoin):
+        async def step(self, state, replies, seed):
+            heads = sum(int(reply.text) for reply in replies.values())
+            return Transition((*state, heads), dict.fromkeys(self.agents, float(heads)), True)
+
+    many = [Task(f"t{number}", {}) for number in range(150)]
+    team, plan = TEAM, Plan(samples=(4,))
+    rule = Algorithm(baseline="leave_one_out", repeat_last_reward=False)
+    own = asyncio.run(fidelity_of(BothCoins(), many, Coins(), team, plan, rule, None, seed=3)).own
+    assert own["a"].mean == pytest.approx(0.5, abs=0.08)
+    assert own["b"].mean == pytest.approx(0.5, abs=0.08)
+    assert own["a"].low < 0.5 < own["a"].high
+
+
+def test_an_effect_by_hand():
+    # Means 3 and 1; variances 2 and 0, of two games each.
+    assert effect_of([2.0, 4.0], [1.0, 1.0]) == Effect(2.0, 4.0 - 1.0, 0.0)
+    assert effect_of([2.0], [1.0, 1.0]) is None
+
+
+def test_a_replay_is_measured_on_the_path_that_is_trained():
+    plan = Plan(samples=(4, 2), expand="replay")
+    rule = Algorithm(baseline="leave_one_out", repeat_last_reward=False)
+    both = found(rule, plan)
+    assert both.completions == len(TASKS) * 2 * 2 * 2, "two turns, agents and completions"
 
 
 def test_a_correlation_by_hand():

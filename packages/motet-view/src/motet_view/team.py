@@ -147,6 +147,10 @@ def _diagnosis(saved: Mapping[str, Any]) -> dict[str, Any]:
             for name, share in plain.mapping(saved.get("unearned")).items()
         },
         "fidelity": plain.estimate(fidelity.get("all")),
+        "own": {
+            str(name): plain.estimate(share)
+            for name, share in plain.mapping(fidelity.get("own")).items()
+        },
     }
 
 

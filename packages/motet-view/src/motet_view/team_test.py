@@ -74,7 +74,10 @@ DIAGNOSIS = {
     }, 7],
     "messages": [{"sender": "a", "turn": 1, "replaced": "blank", "lost": None}, "strange"],
     "unearned": {"a": 0.25, "b": "strange"},
-    "fidelity": {"all": {"mean": 0.5, "low": 0.1, "high": 0.7}},
+    "fidelity": {
+        "all": {"mean": 0.5, "low": 0.1, "high": 0.7},
+        "own": {"a": {"mean": 0.25, "low": 0.2, "high": 0.3}, "b": None},
+    },
 }  # fmt: skip
 
 
@@ -90,6 +93,7 @@ def test_a_diagnosis_is_shown_without_what_has_another_form(tmp_path: Path) -> N
     assert [each["replaced"] for each in one["messages"]] == ["blank"]
     assert one["unearned"] == {"a": 0.25, "b": None}
     assert one["fidelity"] == {"mean": 0.5, "low": 0.1, "high": 0.7}
+    assert one["own"] == {"a": {"mean": 0.25, "low": 0.2, "high": 0.3}, "b": None}
 
 
 def test_an_interval_without_a_width_is_left_out():

@@ -70,11 +70,13 @@
     const messages = sent.length > 0 && h("table", { class: "messages" },
       h("thead", {}, h("tr", {}, h("th", {}, "Lost if others read, in place of a message"), ["nothing", "another one of the task", "that of another task"].map((name) => h("th", { class: "num" }, name)))),
       h("tbody", {}, sent.map((first) => h("tr", {}, h("td", {}, `${first.sender}, turn ${M.number(first.turn)}`), ["blank", "resampled", "shuffled"].map((how) => lost(first, how))))));
+    const decided = Object.entries(one.own).filter(([, found]) => found !== null);
     const free = Object.entries(one.unearned).filter(([, value]) => value !== null);
     return panel("Who made the team good?", [`${one.measure} in points`, `${M.number(one.games)} games of each team`, "95 % intervals", ...one.options].join(" · "),
       h("div", { class: "scroll" }, one.contributions.map(contributions), messages),
       h("div", { class: "body small" },
         free.length > 0 && h("p", {}, `Reward that remains for an agent that says nothing: ${free.map(([agent, value]) => `${agent} ${M.percent(value)}`).join(", ")}`),
+        decided.length > 0 && h("p", {}, `Share of an agent's returns that its own completion decides: ${decided.map(([agent, found]) => `${agent} ${M.percent(found.mean)}`).join(", ")}`),
         one.fidelity && h("p", {}, `Correlation of advantages with what completions change: ${M.fixed(one.fidelity.mean)} (${M.fixed(one.fidelity.low)} to ${M.fixed(one.fidelity.high)})`)));
   }
 
