@@ -6,6 +6,7 @@ import pytest
 
 import motet
 from motet.core import walk
+from motet.rollout.summary import every_round
 from tests.fixtures.wide import widely
 from tests.small_runs import episodes, rows, run_config, steps
 
@@ -25,6 +26,7 @@ PLANS = {
     # with "sibling_mean", because nothing else trains from the best
     "best": ([2, 2], {"expand": "best"}, 2, 4),
     "random": ([3, 2], {"expand": "random"}, 2, 5),
+    "replay": ([3, 2], {"expand": "replay"}, 4, 7),
 }
 
 
@@ -36,7 +38,7 @@ def test_a_plan_is_played_and_learnt_from_as_it_says(plan, train):
         rollout={"samples": samples, **rest},
         algorithm={
             "name": "magrpo",
-            "group_by": "task",
+            "group_by": "round" if plan == "replay" else "task",
             "pruned": "sibling_mean" if plan == "best" else "reweight",
         },
     )
@@ -54,7 +56,8 @@ def test_a_plan_is_played_and_learnt_from_as_it_says(plan, train):
         if plan == "best":
             assert gone_on[0].rewards["a"] >= pruned[0].rewards["a"]
     for row in steps(run):
-        assert row["credit/samples"] == cost.completions
+        played_once = 2 * 2 * 2 if plan == "replay" else 0
+        assert row["credit/samples"] == cost.completions - played_once
         assert abs(row["learn/ratio"] - 1) < 1e-4
         assert row["learn/sampling_logp_difference"] < 1e-4
     assert all(len(list(walk(episode.root))) == 2 for episode in episodes(run, "evaluate-000002"))
@@ -154,3 +157,45 @@ def test_by_default_nothing_stops_a_branch_and_a_stop_rule_does(train, tmp_path)
     assert {outcome.end for episode in episodes(stopped) for outcome in episode.root.outcomes} == {
         "stopped"
     }
+
+
+# ----------------------------------------------------------------------- credit of each agent
+
+
+@pytest.mark.parametrize("pairing", ["aligned", "crossed"])
+@pytest.mark.parametrize("name", ["difference", "shapley"])
+def test_what_is_played_without_agents_is_counted_recorded_and_not_learnt_from(
+    name, pairing, train
+):
+    config = run_config(
+        game={"turns": 2},
+        rollout={"samples": [2, 2], "pairing": pairing},
+        algorithm={"name": name},
+    )
+    run, cost = train(config), motet.dry_run(config)
+    for number, row in enumerate(steps(run), start=1):
+        trees = [one.root for one in episodes(run, f"train-{number:06d}")]
+        every = [round_ for root in trees for round_ in every_round(root)]
+        said = sum(len(drawn) for one in every for drawn in one.samples.values())
+        tried = sum(len(one.outcomes) + len(one.without) for one in every)
+        assert (len(every), tried, said) == (cost.rounds, cost.joint_actions, cost.completions)
+        learnt = [
+            drawn for root in trees for _, one in walk(root) for drawn in one.samples.values()
+        ]
+        assert row["credit/samples"] == sum(map(len, learnt)) < said
+        assert row["play/tokens"] == sum(
+            len(one.tokens)
+            for round_ in every
+            for drawn in round_.samples.values()
+            for one in drawn
+        )
+
+
+def test_a_run_in_sequence_can_be_repeated_and_has_no_advantages_of_rewards_alone(train, tmp_path):
+    config = run_config(schedule={"kind": "sequential"}, rollout={"samples": [4]})
+    once, again = (train(config, runs=tmp_path / name) for name in ("once", "again"))
+    assert rows(once) == rows(again)
+    together = train({**config, "schedule": {}}, runs=tmp_path / "together")
+    assert rows(together) != rows(once)
+    assert {row["advantage"] for row in motet.load_run(once).samples(1)} == {None}
+    assert None not in {row["advantage"] for row in motet.load_run(together).samples(1)}

@@ -9,7 +9,7 @@ To add your own algorithm, write `ALGORITHMS["mine"] = Algorithm(...)`, or set
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from motet.errors import ConfigError
 from motet.settings import (
@@ -24,6 +24,7 @@ from motet.settings import (
     Plan,
 )
 from motet.settings.flat_keys import laid_on, lifted
+from motet.settings.rollout import Defaulting
 from motet.user_code.objects import is_missing
 from motet.user_code.plugins import is_reference, load_function, load_object, nearest
 
@@ -271,7 +272,7 @@ def plays_greedy_path(algorithm: Algorithm) -> bool:
     return algorithm.group is not None and algorithm.group.baseline == "greedy_path"
 
 
-def plays_absent(algorithm: Algorithm) -> Literal["none", "one", "all"]:
+def plays_absent(algorithm: Algorithm) -> Defaulting:
     """Return whose defaults are played in place of samples, because the credit reads them."""
     return "none" if algorithm.group is None else _baseline(algorithm.group).absent
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
+from motet.algorithms import plays_absent
 from motet.api.memory_estimate import (
     ProcessCost,
     memory_of,
@@ -98,20 +99,19 @@ def dry_run(config: ConfigLike, overrides: Sequence[str] = (), **objects: Unpack
     endpoint_samplers(settings)  # refuses a missing key
     with open_task_setup(settings, train=True) as setup:
         plan, acting_T = settings.rollout, run_loop(acting_agents(setup))
-        rounds_T = plan.rounds([len(acting) for acting in acting_T])
+        counts = plan.counts([len(acting) for acting in acting_T], plays_absent(settings.algorithm))
         tasks = tasks_per_step_of(setup)
         turns = [
-            (tasks * count * samples, acting)
-            for count, samples, acting in zip(rounds_T, plan.samples, acting_T, strict=True)
+            (tasks * played.completions, acting)
+            for played, acting in zip(counts, acting_T, strict=True)
         ]
         sizes = sizes_of(setup)
         memory = parts_of(settings, sizes)
         notes, warnings = prompt_warnings(setup)
         return Cost(
             steps=steps_of(setup),
-            rounds=tasks * sum(rounds_T),
-            joint_actions=tasks
-            * sum(n * plan.joint_actions(t, len(acting_T[t])) for t, n in enumerate(rounds_T)),
+            rounds=tasks * sum(turn.rounds for turn in counts),
+            joint_actions=tasks * sum(turn.joint_actions for turn in counts),
             completions=sum(each * len(acting) for each, acting in turns),
             longest_completions=sum(
                 each * settings.decode_of(agent).max_new_tokens

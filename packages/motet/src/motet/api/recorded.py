@@ -38,6 +38,7 @@ def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dic
         or algorithm.group.baseline == "moving_average"
         or config.reward_model is not None
         or _may_have_ratios(algorithm, config.train.max_lag)
+        or config.schedule.kind == "sequential"  # each policy has ratios of those before it
     )
     if needs_more or not any(episode.root is not None for episode in found):
         return {}

@@ -10,7 +10,6 @@ by (G − 1)/G. The group maximum changes the gradient's direction (docs/algorit
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from torch import Tensor
 from motet.credit.absent import Coalitions
 from motet.credit.returns import segment_max, segment_mean, segment_size, segment_sum
 from motet.errors import ConfigError
+from motet.settings.rollout import Defaulting
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Baseline:
     an unbiased gradient, which `pruned: reweight` needs."""
     crossed: bool = False
     """Whether it needs joint actions that differ in one agent only (`rollout.pairing: crossed`)."""
-    absent: Literal["none", "one", "all"] = "none"
+    absent: Defaulting = "none"
     """Whose defaults are played, too: nobody's, those of each agent alone, or of all sets."""
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from motet.core import Environment, Episode, Sampler, Task, Team
 from motet.core.seeding import derive
 from motet.errors import ConfigError
-from motet.rollout.play import Defaulting, check_plan, play
+from motet.rollout.play import check_plan, play
 from motet.rollout.waves import Waves
 from motet.settings import Plan
+from motet.settings.rollout import Defaulting
 from motet.user_code.timeouts import guarded
 
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from motet.core import (
     Completion,
@@ -42,11 +42,9 @@ from motet.errors import ConfigError, EnvironmentFault, shortened
 from motet.rollout.faults import attempt
 from motet.rollout.waves import Waves
 from motet.settings import Plan
+from motet.settings.rollout import Defaulting
 from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, within
-
-Defaulting: TypeAlias = Literal["none", "one", "all"]
-"""Which agents give a default in `Round.without`: nobody, each one alone, or all sets."""
 
 
 @dataclass(frozen=True)

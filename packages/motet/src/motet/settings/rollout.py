@@ -1,7 +1,8 @@
 """How the games of a step are played: sampling, turns, joint actions."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -122,6 +123,20 @@ class Decode(Settings):
         return hash(self.model_dump_json())
 
 
+Defaulting: TypeAlias = Literal["none", "one", "all"]
+"""Which agents give a default in `Round.without`: nobody, each one alone, or all sets."""
+
+
+@dataclass(frozen=True)
+class TurnCounts:
+    """What is played per task at one turn."""
+
+    rounds: int
+    completions: int
+    """Of each agent that acts."""
+    joint_actions: int
+
+
 class Plan(Settings):
     """The rollout plan: how many completions are sampled per turn, and how they form
     joint actions."""
@@ -184,19 +199,42 @@ class Plan(Settings):
         return self.samples[turn] ** acting if self.pairing == "crossed" else self.samples[turn]
 
     def rounds(self, acting: int | Sequence[int]) -> tuple[int, ...]:
-        """Return the number of Rounds per task at every turn.
+        """Return the number of Rounds per task at every turn, without those that only credit
+        without some agents plays (`counts`)."""
+        return tuple(turn.rounds for turn in self.counts(acting))
 
-        It assumes that no branch ends early. `acting` agents act at every turn, or so many at each.
+    def counts(
+        self, acting: int | Sequence[int], absent: Defaulting = "none"
+    ) -> tuple[TurnCounts, ...]:
+        """Return what is played per task at every turn.
+
+        It assumes that no branch ends early. `acting` agents act at every turn, or so many at each,
+        and all of them learn.
         """
         acting_T = [acting] * len(self.samples) if isinstance(acting, int) else acting
-        counts = [1]
-        for turn in range(len(self.samples) - 1):
-            grown = self.joint_actions(turn, acting_T[turn])
-            if self.expand == "all":
-                counts.append(counts[-1] * grown)
-            else:
-                counts.append(counts[-1] + grown - 1 if self.expand == "replay" else counts[-1])
-        return tuple(counts)
+        found: list[TurnCounts] = []
+        whole, once = 1, 0
+        for turn, agents in enumerate(acting_T):
+            samples, joint = self.samples[turn], self.joint_actions(turn, agents)
+            without = self._without(samples, agents, absent)
+            found.append(
+                TurnCounts(whole + once, whole * samples + once, whole * (joint + without) + once)
+            )
+            once += whole * (without + (joint - 1 if self.expand == "replay" else 0))
+            whole *= joint if self.expand == "all" else 1
+        return tuple(found)
+
+    def _without(self, samples: int, agents: int, absent: Defaulting) -> int:
+        """Return how many joint actions without some agents a Round has; of more than four agents
+        at most so many."""
+        if absent == "none":
+            return 0
+        if absent == "one":
+            each = samples ** (agents - 1) if self.pairing == "crossed" else samples
+            return agents * each if agents > 1 else 1
+        if self.pairing == "crossed":
+            return int((samples + 1) ** agents - samples**agents)
+        return int(samples * (2**agents - 2) + 1)
 
     @property
     def chooses(self) -> bool:
