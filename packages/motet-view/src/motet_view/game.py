@@ -47,11 +47,15 @@ def _round(round_: Round, path: tuple[int, ...], pieces: Pieces) -> dict[str, An
                 "end": outcome.end,
                 "fault": _fault(outcome.fault),
                 "worth": _worth(outcome),
+                "once": outcome.once,
                 "next": None
                 if outcome.next is None
                 else _round(outcome.next, (*path, place), pieces),
             }
             for place, outcome in enumerate(round_.outcomes)
+        ],
+        "without": [
+            {"picks": dict(outcome.picks), "worth": _worth(outcome)} for outcome in round_.without
         ],
     }
 

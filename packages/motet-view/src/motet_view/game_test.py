@@ -39,6 +39,17 @@ def test_a_game_is_a_tree_of_rounds_with_the_worth_of_every_joint_action() -> No
     assert [one["text"] for one in found["tree"]["samples"]["bob"]] == ["bob: x", "bob: y"]
 
 
+def test_a_game_shows_what_was_played_without_agents_and_what_was_played_once() -> None:
+    episode = game("t", 1, ["x", "y"], [0.25, 1.0])
+    assert episode.root is not None
+    first, second = episode.root.outcomes
+    alone = replace(first, picks={"ann": 0}, rewards={"ann": 0.5, "bob": 0.25})
+    root = replace(episode.root, outcomes=(first, replace(second, once=True)), without=(alone,))
+    found = game_tree(replace(episode, root=root), lambda one: None)["tree"]
+    assert found["without"] == [{"picks": {"ann": 0}, "worth": 0.375}]
+    assert [one["once"] for one in found["outcomes"]] == [False, True]
+
+
 def test_a_failed_joint_action_has_its_fault_and_no_worth() -> None:
     found = game_tree(game("t", 1, ["x", "y"], [0.25, 1.0], fault=FAULT), lambda one: None)
     failed = found["tree"]["outcomes"][1]

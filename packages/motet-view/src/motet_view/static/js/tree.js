@@ -126,7 +126,14 @@
       h("span", { class: "dim" }, `Joint action ${at}: reward`),
       Object.entries(outcome.rewards).map(([agent, reward]) => h("span", {}, h("span", { class: "dim" }, `${agent} `), h("b", { class: "num" }, M.number(reward)))),
       terms.length > 0 && h("span", { class: "terms" }, terms.map(([name, value]) => h("span", { class: "term" }, `${name} `, h("span", { class: "num" }, M.number(value))))),
-      h("span", { class: "dim" }, outcome.next ? "the game goes on below" : ENDS[outcome.end] || ""));
+      h("span", { class: "dim" }, outcome.once ? "played to its end once below, not trained on" : outcome.next ? "the game goes on below" : ENDS[outcome.end] || ""));
+  }
+
+  /* What the joint action would have earned had some agents given their defaults. */
+  function without(round, outcome) {
+    const found = round.without.filter((one) => one.worth !== null && Object.entries(one.picks).every(([agent, pick]) => outcome.picks[agent] === pick));
+    return found.length > 0 && h("div", { class: "result" }, found.map((one) => h("span", {},
+      h("span", { class: "dim" }, `without ${Object.keys(outcome.picks).filter((agent) => !(agent in one.picks)).join(" and ")} `), h("span", { class: "num" }, M.number(one.worth)))));
   }
 
   /* A Round. options: {pick, shade, all, prompts, advantages, focused, lean} */
@@ -151,7 +158,7 @@
         h("span", { class: "small dim" }, `${round.outcomes.length} joint action${round.outcomes.length === 1 ? "" : "s"}`)),
       h("div", { class: "body" },
         round.outcomes.length > 1 && strip(round, at, options.pick),
-        outcome && result(outcome, at),
+        outcome && result(outcome, at), outcome && !outcome.fault && without(round, outcome),
         h("div", { class: "agents" }, columns),
         !options.lean && most > 1 && h("details", { class: "others", open: options.all, ontoggle: (event) => {
           const inside = event.target;
