@@ -29,7 +29,7 @@ class _Game(motet.Environment):
         mine = range(80) if split == "train" else range(80, 100)
         return [motet.Task(f"{split} {k}", {"k": k}) for k in mine]
 
-    def start(self, task, seed):
+    async def start(self, task, seed):
         return (task.fields["k"],)
 
     def paid(self, state, worth, solved):
@@ -49,7 +49,7 @@ class SameDigit(_Game):
     def observe(self, state):
         return {agent: f"{agent} of {state[0]}: " for agent in self.agents}
 
-    def step(self, state, replies, seed):
+    async def step(self, state, replies, seed):
         said = [replies[agent].text.strip() for agent in self.counted]
         pairs = [
             one == other and one.isdecimal() and len(one) == 1
@@ -77,7 +77,7 @@ class OneIsEnough(_Game):
     def observe(self, state):
         return {agent: f"{agent} {state[0] % 10}: " for agent in self.agents}
 
-    def step(self, state, replies, seed):
+    async def step(self, state, replies, seed):
         right = str(state[0] % 10)
         solved = any(replies[agent].text.strip() == right for agent in self.counted)
         return self.paid(state, solved, solved)
@@ -105,7 +105,7 @@ class Whispers(_Game):
         read = heard[-1] if heard else str(state[0] % 10)
         return {agent: f"{agent} {read[:4]}: "}
 
-    def step(self, state, replies, seed):
+    async def step(self, state, replies, seed):
         (reply,) = replies.values()
         state = (*state, reply.text.strip())
         if len(state) <= len(self.agents):
