@@ -3,6 +3,7 @@
 Both read `Round.without`, in which those agents gave the environment's defaults.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from motet.core import Episode, Path, Round, walk
-from motet.core.coalitions import joining_orders
+from motet.core.coalitions import MOST_EXACT, joining_orders
 from motet.credit.table import Table
 from motet.settings import Algorithm
 
@@ -51,18 +52,24 @@ class Coalitions:
         found_NJ = torch.full(self.acts_NJ.shape, torch.nan, dtype=torch.float64)
         for acting, here_J in self._acting():
             names = [agent for agent in self.agents if agent in acting]
+            rows_of: dict[object, list[int]] = {}  # that have the same orders
             for j in here_J.nonzero().flatten().tolist():
-                orders = joining_orders(names, *self.place_J[j])
+                rows_of.setdefault(len(names) > MOST_EXACT and self.place_J[j], []).append(j)
+            for rows in rows_of.values():
+                orders = joining_orders(names, *self.place_J[rows[0]])
                 for agent in names:
-                    n = self.agents.index(agent)
-                    added = [self._added(order, agent, n, j) for order in orders]
-                    found_NJ[n, j] = sum(added) / len(added)
+                    found_NJ[self.agents.index(agent), rows] = self._added(orders, agent, rows)
         return found_NJ
 
-    def _added(self, order: Sequence[str], agent: str, n: int, j: int) -> float:
-        """Return what an agent adds to those that joined before it."""
-        before = frozenset(order[: order.index(agent)])
-        return float(self._of(before | {agent})[n, j] - self._of(before)[n, j])
+    def _added(self, orders: Sequence[Sequence[str]], agent: str, rows: Sequence[int]) -> Tensor:
+        """Return what an agent adds to those that joined before it, as the mean over orders."""
+        n = self.agents.index(agent)
+        times = Counter(frozenset(order[: order.index(agent)]) for order in orders)
+        added = [
+            count * (self._of(before | {agent})[n, rows] - self._of(before)[n, rows])
+            for before, count in times.items()
+        ]
+        return torch.stack(added).sum(0) / len(orders)
 
     def _of(self, present: frozenset[str]) -> Tensor:
         nowhere_NJ = torch.full(self.acts_NJ.shape, torch.nan, dtype=torch.float64)
@@ -117,12 +124,21 @@ def coalitions_of(
     other = Table.of(trees, table.agents, turns)
     nothing_S = torch.zeros(len(other.samples), dtype=torch.float64)
     instead_NW = other.returns_NJ(algorithm, nothing_S)
-    for w in (other.forest.parent_J < 0).nonzero().flatten().tolist():
-        picks = other.outcomes[w].picks
-        place, _ = played[int(other.places[w][0])]
-        for j in rows_of[place]:
-            if picks.items() <= table.outcomes[j].picks.items():
-                put(frozenset(picks), j, instead_NW[:, w])
+    first_W = (other.forest.parent_J < 0).nonzero().flatten().tolist()
+    of_round: dict[int, list[int]] = {}
+    for w in first_W:
+        of_round.setdefault(int(other.places[w][0]), []).append(w)
+    for number, those_W in of_round.items():
+        rows = rows_of[played[number][0]]
+        for present in {frozenset(other.outcomes[w].picks) for w in those_W}:
+            with_picks: dict[frozenset[tuple[str, int]], list[int]] = {}
+            for j in rows:
+                picks = table.outcomes[j].picks
+                part = frozenset((agent, picks[agent]) for agent in present)
+                with_picks.setdefault(part, []).append(j)
+            for w in those_W:
+                for j in with_picks.get(frozenset(other.outcomes[w].picks.items()), ()):
+                    put(present, j, instead_NW[:, w])
     return Coalitions(table.agents, acts_NJ, places, found)
 
 
