@@ -7,6 +7,7 @@ The environment variable RUNS names the folder of the runs. Finished runs are no
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
@@ -15,8 +16,10 @@ import matplotlib
 import numpy as np
 import results
 from results import Part, tabled
-from results_runs import ROOT, Experiment, heldout, metrics, motet, summary
+from results_runs import ROOT, Experiment, heldout, metrics, summary
+from results_runs import motet as called
 
+import motet
 from motet.evaluation.intervals import student_t
 
 matplotlib.use("Agg")
@@ -125,23 +128,28 @@ USELESS = {
 # ------------------------------------------------------------------------------------------- tables
 
 
-def rules() -> Iterator[Sequence[str]]:
-    yield ("game", "rule", "before", "after", "steps to .8", "fidelity", "CPU s")
-    for game, experiments in RULES.items():
-        fidelity = dict(zip(experiments, _fidelities(game), strict=True))
-        for rule, one in experiments.items():
-            folders = [one.folder(seed) for seed in one.seeds]
-            after = [heldout(folder, "after") for folder in folders]
-            reached = [_first(folder, 0.8) for folder in folders]
-            yield (
-                game,
-                rule,
-                f"{mean(heldout(folder, 'before') for folder in folders):.2f}",
-                _interval(after),
-                _median_of(reached),
-                fidelity[rule],
-                f"{mean(summary(folder)['cpu_seconds'] for folder in folders):.0f}",
-            )
+def rules(game: str) -> Iterator[Sequence[str]]:
+    """The success of every rule of a game."""
+    yield ("rule", "before", "after", "steps to .8", "rewards per step", "CPU s")
+    for rule, one in RULES[game].items():
+        folders = [one.folder(seed) for seed in one.seeds]
+        cost = motet.dry_run(folders[0] / "config.yaml")
+        yield (
+            rule,
+            f"{mean(heldout(folder, 'before') for folder in folders):.2f}",
+            _interval([heldout(folder, "after") for folder in folders]),
+            _median_of([_first(folder, 0.8) for folder in folders]),
+            f"{cost.joint_actions:,}",
+            f"{mean(summary(folder)['cpu_seconds'] for folder in folders):.0f}",
+        )
+
+
+def fidelity() -> Iterator[Sequence[str]]:
+    """The fidelity of every rule of a game, measured with the same teams."""
+    yield ("game", "rule", "fidelity")
+    for game in RULES:
+        for rule, found in zip(RULES[game], _fidelities(game), strict=True):
+            yield (game, rule, found)
 
 
 def _successes(folder: Path) -> list[float]:
@@ -164,7 +172,6 @@ def _median_of(steps: Sequence[int | None]) -> str:
 
 
 def _fidelities(game: str) -> list[str]:
-    """Return the fidelity of every rule of a game, measured with the same teams."""
     rules, teams = GAMES[game][2], MIDWAY[game]
     wanted = [(name, how, seed) for name, how in rules.items() for seed in teams.seeds]
     with ThreadPoolExecutor(2) as pool:
@@ -191,7 +198,7 @@ def _interval(values: Sequence[float]) -> str:
 def _diagnosis(folder: Path, name: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     kept = folder / f"diagnosis-{_short(name)}.json"
     if not kept.is_file():
-        found = motet("diagnose", str(folder), *overrides, "--samples", "2")
+        found = called("diagnose", str(folder), *overrides, "--samples", "2")
         kept.write_text(json.dumps(found))
     read: dict[str, Any] = json.loads(kept.read_text())
     return read
@@ -241,11 +248,16 @@ def curves() -> str:
     return f"![Success of each rule over the steps]({PLOT.name})"
 
 
-EVERY = tuple(one for rules in RULES.values() for one in rules.values())
 PARTS = {
     "useless": Part(tabled(useless), tuple(one for _, one in USELESS.values())),
-    "rules": Part(tabled(rules), (*EVERY, *MIDWAY.values())),
-    "curves": Part(curves, EVERY),
+    **{
+        game.replace(",", "").replace(" ", "_"): Part(
+            tabled(partial(rules, game)), tuple(RULES[game].values())
+        )
+        for game in RULES
+    },
+    "curves": Part(curves, tuple(one for game in RULES for one in RULES[game].values())),
+    "fidelity": Part(tabled(fidelity), tuple(MIDWAY.values())),
 }
 
 if __name__ == "__main__":

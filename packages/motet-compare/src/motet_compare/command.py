@@ -317,7 +317,7 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
             out.print(said, soft_wrap=True)
     if found.idle:
         out.print(
-            f"no contribution shows of {', '.join(found.idle)}: the intervals contain 0",
+            f"no contribution shows of {', '.join(found.idle)}: no interval lies above 0",
             style="bold",
         )
     if found.influence is not None:

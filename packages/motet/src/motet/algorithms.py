@@ -410,6 +410,12 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
             f"{len(groups)}, which weights the gradients of the turns by {shares}: use baseline "
             "leave_one_out, or equal group sizes"
         )
+    if plays_absent(algorithm) == "one" and plan.pairing == "crossed" and agents > 1:
+        found.append(
+            f"baseline {group.baseline} with rollout.pairing crossed compares as leave_one_out "
+            "does, because all samples of an agent meet the same partners, and plays joint actions "
+            "without agents for nothing: set pairing: aligned, or use marloo"
+        )
     if plan.prunes and algorithm.pruned == "sibling_mean" and algorithm.returns != "current":
         found.append(
             f"algorithm.pruned sibling_mean with rollout.expand {plan.expand} is biased, as "

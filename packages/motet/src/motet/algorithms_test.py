@@ -71,6 +71,13 @@ def test_contexts_are_replayed_where_samples_are_compared_in_them(name, options,
         check_plan(resolve(name, options), Plan(**plan), 2)
 
 
+def test_difference_rewards_of_crossed_pairs_are_told_of():
+    (told,) = cautions(resolve("difference", {}), Plan(samples=(4,), pairing="crossed"), 2)
+    assert says(told, "difference … crossed … leave_one_out … aligned … marloo")
+    assert cautions(resolve("difference", {}), Plan(samples=(4,)), 2) == []
+    assert cautions(resolve("shapley", {}), Plan(samples=(4,), pairing="crossed"), 2) == []
+
+
 def test_replays_fit_every_rule_that_compares_samples():
     plan = Plan(samples=(4, 2), expand="replay")
     for name in ("c3", "marloo", "magrpo", "gspo", "difference", "shapley"):
