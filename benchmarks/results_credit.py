@@ -231,7 +231,7 @@ def useless() -> Iterator[Sequence[str]]:
 
 
 def curves() -> str:
-    """Draw the success of every rule against the completions sampled."""
+    """Draw the success of every rule over the steps, which have equal numbers of completions."""
     figure, places = plt.subplots(1, len(RULES), figsize=(4 * len(RULES), 3.2), sharey=True)
     for place, (game, experiments) in zip(places, RULES.items(), strict=True):
         for rule, one in experiments.items():
