@@ -45,6 +45,8 @@ TEXTS = 64
 SHORTEST, LONGEST = 60, 110
 """Words of such a paragraph."""
 ROUNDS = 3
+TRL_ROWS = 8
+"""Rows that TRL learns from at once: with all 32, it needs 22.5 GB."""
 
 
 def adapters(*policies: str, model: str) -> tuple[str, ...]:
@@ -162,7 +164,7 @@ def measured(
         prompts = [f"Here is a post.\n\n{text}\n\n{asked}" for text in texts]
         job = Job(
             str(model), DTYPE, group=8, prompts=4, new=160, adapters=True,
-            settings={"prompts": prompts},
+            settings={"prompts": prompts, "learned_at_once": TRL_ROWS},
         )  # fmt: skip
         sides.append(Side("trl", job, "TRL"))
     taken, *others = take_turns(work.name, sides, BUILD, "cpu", ROUNDS, say)

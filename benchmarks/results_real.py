@@ -24,10 +24,16 @@ PAGE = ROOT / "docs" / "real.md"
 TABOO = Experiment("taboo", "taboo", seeds=(0, 1, 2, 3, 4))
 CONTROLS = {
     "only the guesser learns": Experiment(
-        "taboo_describer_frozen", "taboo", ("policies.describer.train=frozen",), THREE
+        "taboo_describer_frozen",
+        "taboo",
+        ("policies.describer={model: smol, train: frozen, lora: null}",),
+        THREE,
     ),
     "only the describer learns": Experiment(
-        "taboo_guesser_frozen", "taboo", ("policies.guesser.train=frozen",), THREE
+        "taboo_guesser_frozen",
+        "taboo",
+        ("policies.guesser={model: smol, train: frozen, lora: null}",),
+        THREE,
     ),
 }
 

@@ -51,9 +51,12 @@ def main() -> None:
     job = pace.job
     torch.set_num_threads(job.threads)
     autocast = job.dtype == "autocast"
+    # All rows are sampled at once. Learning keeps the logits of these many.
+    at_once = (job.settings or {}).get("learned_at_once", job.prompts * job.group)
     arguments = GRPOConfig(
         output_dir=tempfile.gettempdir(),
-        per_device_train_batch_size=job.prompts * job.group,
+        per_device_train_batch_size=at_once,
+        gradient_accumulation_steps=job.prompts * job.group // at_once,
         num_generations=job.group,
         max_completion_length=job.new,
         learning_rate=1e-6,
