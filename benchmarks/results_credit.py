@@ -184,7 +184,7 @@ def _fidelities(game: str) -> list[str]:
 
 
 def _fidelity(found: Sequence[Mapping[str, Any] | None]) -> str:
-    known = [one["mean"] for one in found if one is not None]
+    known = [one["all"]["mean"] for one in found if one is not None and one["all"] is not None]
     return _interval(known) if len(known) == len(found) else "–"
 
 
