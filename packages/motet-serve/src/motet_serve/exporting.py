@@ -85,7 +85,7 @@ def export_team(
         hub.check_login()
     home = _home(source)
     _refuse(folder, home, overwrite)
-    config, left_out = _named(read_config(source, overrides))
+    config, left_out = _named(read_config(source, overrides).without_teachers())
     use_threads(config)
     bases = {name: _base(config, name, home) for name in config.models}
     with temporary.folder("motet-") as scratch:

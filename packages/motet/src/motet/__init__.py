@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from motet.api import Objects as Objects
     from motet.api import RunSummary as RunSummary
     from motet.api import check as check
+    from motet.api import distill as distill
+    from motet.api import distilled_config as distilled_config
     from motet.api import dry_run as dry_run
     from motet.api import evaluate as evaluate
     from motet.api import load_run as load_run
@@ -86,8 +88,8 @@ if TYPE_CHECKING:
 _LATER = {
     "codejudge": "SandboxFault",
     "motet.api": "CheckResult Cost LoadedRun LoadedTeam Objects"
-    " RunSummary check dry_run evaluate load_run load_team play read_config"
-    " team_config train train_team warmup",
+    " RunSummary check distill distilled_config dry_run evaluate load_run load_team play"
+    " read_config team_config train train_team warmup",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
     " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
     " Reply Round Score Solves Task ToolCall ToolSchema Transition Votes",

@@ -18,7 +18,9 @@ from motet.settings import (
     ClippedLoss,
     CriticCredit,
     GroupCredit,
+    KlInLoss,
     KlInReward,
+    NoCredit,
     OwnLoss,
     PairCredit,
     Plan,
@@ -101,6 +103,9 @@ ALGORITHMS: dict[str, Algorithm] = {
             reduce="token_mean",
             minibatches=4,
         ),
+        # On-policy distillation (arXiv 2306.13649, without exchanged data): the reverse KL from a
+        # teacher on the student's own samples, and no reward
+        Algorithm(name="distillation", credit=NoCredit(), kl=KlInLoss(coefficient=1.0)),
         # CoMLRL's MADPO (comlrl 1.4.3): DPO over joint actions, without a reference
         Algorithm(name="madpo", credit=PairCredit()),
         # CoMLRL's actor-critics (arXiv 2601.21972): TD(λ), the critic reads the own or the joint

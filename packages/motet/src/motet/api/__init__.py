@@ -4,6 +4,7 @@ A config is a path or a mapping. Results are frozen records; `motet.core.records
 their JSON.
 """
 
+from motet.api.distillation import distill, distilled_config
 from motet.api.dry_runs import CheckResult, Cost, check, dry_run
 from motet.api.evaluation import evaluate, play
 from motet.api.loaded import LoadedRun, LoadedTeam, load_run, load_team
@@ -23,6 +24,8 @@ __all__ = [
     "Objects",
     "RunSummary",
     "check",
+    "distill",
+    "distilled_config",
     "doctor",
     "dry_run",
     "evaluate",

@@ -172,7 +172,7 @@ class LoadedRun:
         It is in evaluation mode. `tokenizer` returns its tokenizer. Raises: ConfigError.
         """
         config = self.config
-        folder, base, settings = self._sources(policy, config)
+        folder, base, settings = self.sources(policy)
         where = resolve_device(device)
         full = config.policies[policy].train == "full"
         model: Any = load_model(
@@ -187,14 +187,16 @@ class LoadedRun:
     def tokenizer(self, policy: str) -> Any:
         """Return the tokenizer of a policy's model, with the run's own chat template if it has
         one."""
-        _, base, settings = self._sources(policy, self.config)
+        _, base, settings = self.sources(policy)
         return tokenizer_with(base, settings.template)[0]
 
-    def _sources(
-        self, policy: str, config: RecordedConfig
-    ) -> tuple[Path | None, str | Path, ModelConfig]:
+    def sources(self, policy: str) -> tuple[Path | None, str | Path, ModelConfig]:
         """Return the folder of a policy (None if it has no weights of its own), where its model is
-        loaded from, and the settings of that model."""
+        loaded from, and the settings of that model.
+
+        Raises: ConfigError if the run has no such policy, or has not finished.
+        """
+        config = self.config
         if policy not in config.policies:
             raise ConfigError(
                 f"{self.path} has no policy {policy!r}{nearest(policy, config.policies)}; it has "

@@ -77,7 +77,7 @@ async def settle(
         source = found[name]
         if source == folder / name:
             settled[name] = source
-        elif config.warmup is not None and not _only_compares(config, name):
+        elif config.warmup is not None and not _plays_nobody(config, name):
             settled[name] = folder / name
             await _warm(setup, name, source, folder / name, metrics, progress)
         elif isinstance(base, EmbeddedModel):
@@ -154,8 +154,9 @@ def _playing(config: RunConfig) -> set[str]:
     return {name for player in config.team.values() for name in player.policy}
 
 
-def _only_compares(config: RunConfig, model: str) -> bool:
-    """Return whether only policies of the comparator use `model`, which are used as they are."""
+def _plays_nobody(config: RunConfig, model: str) -> bool:
+    """Return whether only teachers and policies of the comparator use `model`, which are used as
+    they are."""
     users = {name for name, policy in config.policies.items() if policy.model == model}
     critics = {section.model for section in (config.critic, config.reward_model) if section}
     return bool(users) and not users & _playing(config) and model not in critics

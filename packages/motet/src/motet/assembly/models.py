@@ -18,6 +18,7 @@ from motet.config.schema import RunConfig
 from motet.config.sections import CriticConfig, ModelConfig
 from motet.core import Sampler
 from motet.core.seeding import derive
+from motet.errors import ConfigError
 from motet.models.backbone import Backbone, Policy
 from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
@@ -252,6 +253,8 @@ def assemble(
         if train and config.algorithm.needs_reference
         else {}
     )
+    if train:
+        references |= _teachers(setup, policies, shared, bases)
     critics = critics_of(setup, policies, shared, bases, only, ranks) if train else {}
     if ranks is not None:
         _shard_the_rest(policies, references, critics, ranks)
@@ -322,9 +325,15 @@ def _references(
     each policy has a copy of its own.
     """
     moves = config.algorithm.reset_every is not None
+    alone = {
+        name
+        for agent, player in config.team.items()
+        if agent not in config.teachers
+        for name in player.policy
+    }
     references: dict[str, Policy] = {}
     for name, policy in policies.items():
-        if not policy.trainable:
+        if not policy.trainable or name not in alone:
             continue
         chosen, start = config.policies[name], None
         assert chosen.model is not None
@@ -340,6 +349,31 @@ def _references(
             backbone.add_adapter(start, chosen.new_adapter, seed=0)  # equal to the base
         references[name] = Policy(f"{name} (reference)", backbone, start, trainable=False)
     return references
+
+
+def _teachers(
+    setup: TeamSetup,
+    policies: Mapping[str, Policy],
+    shared: SharedModels,
+    bases: Mapping[str, str | Path],
+) -> dict[str, Policy]:
+    """Load the teachers of the agents.
+
+    Raises: ConfigError if one reads other tokens than its agent writes.
+    """
+    found: dict[str, Policy] = {}
+    for agent, names in setup.team.teachers.items():
+        own = policies[setup.team.policy_of(agent, 0)].backbone.tokenizer.get_vocab()
+        for name in names:
+            if name not in found:
+                found[name] = policy_of(name, setup.config, shared, bases, {}, train=False)
+            if found[name].backbone.tokenizer.get_vocab() != own:
+                raise ConfigError(
+                    f"team.{agent}.teacher names policy {name}, which has another tokenizer than "
+                    f"policy {setup.team.policy_of(agent, 0)}, so it cannot score what {agent} "
+                    "writes; expected models with one tokenizer"
+                )
+    return found
 
 
 def _shard_the_rest(

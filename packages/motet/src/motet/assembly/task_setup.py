@@ -84,6 +84,8 @@ def open_task_setup(
         _check_devices(config)
         _check_report(config)
         comparator_of(config)
+    else:
+        config = config.without_teachers()
     services = Services(config, train)
     try:
         if environment is not None:
@@ -218,6 +220,7 @@ def team_of(config: RunConfig, environment: Environment[Any]) -> Team:
         },
         frozen=config.frozen,
         critics=config.critic_of,
+        teachers=config.teachers,
     )
 
 

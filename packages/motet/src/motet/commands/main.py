@@ -158,6 +158,18 @@ def warmup(call: ApiCall) -> None:
     )
 
 
+@app.command()
+@of_api("motet.api.distillation:distill")
+def distill(call: ApiCall) -> None:
+    """Train one policy to play all agents of a trained team as the team does, for a single model to
+    deploy.
+
+    Example: motet distill runs/quickstart
+    """
+    with traceback_shown(call.values["traceback"]), new_run_hint(START_AGAIN):
+        print_finished(call(), call.values["runs"])
+
+
 for command in (evaluate, play, doctor):
     app.command()(command)
 

@@ -50,6 +50,7 @@ from motet.settings import (
     Algorithm,
     Decode,
     GroupCredit,
+    NoCredit,
     Optimizer,
     Plan,
     PolicyGradient,
@@ -237,6 +238,26 @@ class RunKeys(Settings):
         models = (self.policies[name].model for name in names)
         return next((model for model in models if model is not None), None)
 
+    @property
+    def teachers(self) -> Mapping[str, tuple[str, ...]]:
+        """Agent -> its teachers, one per turn, for agents that have some."""
+        return {name: one.teacher for name, one in self.team.items() if one.teacher}
+
+    def without_teachers(self) -> Self:
+        """Return the config as far as it plays: without teachers, and the policies and models that
+        only they use."""
+        if not self.teachers:
+            return self
+        taught = {
+            agent: player.model_copy(update={"teacher": None})
+            for agent, player in self.team.items()
+        }
+        playing = {name for player in taught.values() for name in player.policy}
+        policies = {name: one for name, one in self.policies.items() if name in playing}
+        loaded = {one.model for one in policies.values()}
+        models = {name: one for name, one in self.models.items() if name in loaded}
+        return self.model_copy(update={"team": taught, "policies": policies, "models": models})
+
     def decode_of(self, agent: str) -> Decode:
         """The sampling settings of `agent`: the common ones, overridden by its own."""
         return _over(self.decode, self.team[agent].decode)
@@ -311,6 +332,7 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
         or _unfit_pairs(config)
         or _unfit_lag(config)
         or _unfit_comparator(config)
+        or _unfit_teachers(config)
         or _unused_names(config)
         or _quantised_and_trained(config)
     )
@@ -572,8 +594,51 @@ def _unfit_comparator(config: RunKeys) -> list[Complaint]:
     return []
 
 
+def _unfit_teachers(config: RunKeys) -> list[Complaint]:
+    """Check that teachers are frozen models, and that something is learned from them."""
+    for agent, names in config.teachers.items():
+        wrong = ""
+        unknown = [name for name in names if name not in config.policies]
+        trained = [name for name in names if name not in {*config.frozen, *unknown}]
+        away = [name for name in names if name in config.endpoints]
+        if unknown:
+            wrong = (
+                f"names policy {unknown[0]!r}; policies are: {', '.join(config.policies)}. Use one "
+                f"of these, or add policies.{unknown[0]}"
+            )
+        elif trained:
+            wrong = f"names policy {trained[0]}, which is trained: use one with train: frozen"
+        elif away:
+            wrong = (
+                f"names policy {away[0]}, whose endpoint gives no log-probabilities of what others "
+                "wrote: use one with a model"
+            )
+        elif config.algorithm.kl is None:
+            wrong = (
+                f"is set, but algorithm {config.algorithm.name} has no KL divergence from it: set "
+                "algorithm: distillation, or algorithm.kl"
+            )
+        elif config.algorithm.reset_every is not None:
+            wrong = "does not move: drop algorithm.kl.reset_every"
+        elif config.cluster is not None:
+            wrong = "does not work with models in processes of their own: drop cluster"
+        elif config.frozen.issuperset(config.team[agent].policy):
+            wrong = f"is set, but {agent} does not learn: train its policy, or drop teacher"
+        if wrong:
+            return [(("team", agent, "teacher"), f"team.{agent}.teacher {wrong}")]
+    if isinstance(config.algorithm.credit, NoCredit) and not config.teachers:
+        text = (
+            "algorithm.credit.kind none learns from teachers alone, but no agent has one: set "
+            "team.AGENT.teacher, or use credit.kind: group (motet distill RUN sets all that a "
+            "distillation needs)"
+        )
+        return [(("algorithm",), text)]
+    return []
+
+
 def _unused_names(config: RunKeys) -> list[Complaint]:
     playing = {name for player in config.team.values() for name in player.policy}
+    playing |= {name for names in config.teachers.values() for name in names}
     playing |= config.frozen if config.comparator is not None else set()  # it may play with them
     loaded = {policy.model for policy in config.policies.values()}
     if config.critic is not None and config.critic.model is not None:

@@ -126,6 +126,65 @@ def test_a_config_is_frozen_and_says_where_it_was_said_only_if_it_was():
         small.seed = 3
 
 
+# ----------------------------------------------------------------------------------------- teachers
+
+KEPT = {"old": {"model": "tiny", "train": "frozen"}}
+DISTILLS = {"name": "distillation"}
+
+
+def taught(teacher="old", player="aux", **changes):
+    policies = {"aux": {"model": "tiny"}, "main": {"model": "tiny"}, **KEPT}
+    team = {"aux": {"policy": player, "teacher": teacher}, "main": "main"}
+    return config(**{"policies": policies, "team": team, "algorithm": DISTILLS, **changes})
+
+
+def test_a_teacher_is_a_frozen_model_that_the_kl_divergence_reads():
+    assert taught().teachers == {"aux": ("old",)}
+    assert taught(["old", "old"]).teachers == {"aux": ("old", "old")}
+    kl = {"kind": "reward", "coefficient": 0.1}
+    assert taught(algorithm={"name": "magrpo", "kl": kl}).teachers
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"teacher": "oldest"}, facts("team.aux.teacher … 'oldest' … aux, main, old")),
+        ({"teacher": "main"}, facts("team.aux.teacher … main … trained … train: frozen")),
+        (
+            {"algorithm": {"name": "magrpo"}},
+            facts("team.aux.teacher … magrpo … no KL … distillation"),
+        ),
+        (
+            {"algorithm": {"name": "distillation", "kl": {"reset_every": 2}}},
+            facts("team.aux.teacher … drop … reset_every"),
+        ),
+        (
+            {"player": "old", "policies": {"main": {"model": "tiny"}, **KEPT}},
+            facts("aux does not learn"),
+        ),
+        ({"cluster": {"learners": {"gpus": 0}}}, facts("team.aux.teacher … drop cluster")),
+        (
+            {
+                "team": {"aux": "aux", "main": "main"},
+                "policies": {"aux": {"model": "tiny"}, "main": {"model": "tiny"}},
+            },
+            facts("credit.kind none … no agent has one … motet distill"),
+        ),
+    ],
+)
+def test_a_teacher_that_teaches_nothing_is_refused(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        taught(**changes)
+
+
+def test_a_team_plays_without_its_teachers():
+    found = taught().without_teachers()
+    assert found.teachers == {}
+    assert list(found.policies) == ["aux", "main"]
+    plain = config(policies={"aux": {"model": "tiny"}, "main": {"model": "tiny"}})
+    assert plain.without_teachers() is plain
+
+
 # ------------------------------------------------------------------------------------------ critics
 
 

@@ -446,6 +446,10 @@ class AgentConfig(Settings):
 
     policy: tuple[str, ...] = Field(min_length=1)
     """Keys of `policies`, one per turn. The last one is used for all further turns."""
+    teacher: tuple[str, ...] | None = None
+    """Frozen policies, one per turn as in `policy`. The KL divergence is then from them, after the
+    same prompts, in place of the start of the agent's own policy: with algorithm distillation the
+    agent learns to answer as they do. Off unless set."""
     system: str | None = None
     """A system message that is put before the environment's prompt."""
     decode: Decode | None = None
@@ -467,8 +471,11 @@ def written_out(player: Any) -> Any:
     merged."""
     if isinstance(player, str | list | tuple):
         player = {"policy": player}
-    if isinstance(player, Mapping) and isinstance(player.get("policy"), str):
-        player = {**player, "policy": [player["policy"]]}
+    if isinstance(player, Mapping):
+        single = {
+            key: [name] for key in ("policy", "teacher") if isinstance(name := player.get(key), str)
+        }
+        player = {**player, **single}
     return player
 
 

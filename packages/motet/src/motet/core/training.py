@@ -28,9 +28,15 @@ class Team:
     """Agent -> the policy that gives the second half of its completions. Empty: its own policy
     gives all of them."""
 
+    teachers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Agent -> the frozen policy for each turn that is the reference of its completions. Agents
+    that are not in it have the start of their own policy."""
+
     def policy_of(self, agent: str, turn: int) -> str:
-        policies = self.agents[agent]
-        return policies[min(turn, len(policies) - 1)]
+        return _at(self.agents[agent], turn)
+
+    def teacher_of(self, agent: str, turn: int) -> str | None:
+        return _at(self.teachers[agent], turn) if agent in self.teachers else None
 
     def with_system(self, agent: str, prompt: Prompt) -> Prompt:
         """Return a prompt of the environment with the agent's system message in front, if it has
@@ -62,6 +68,10 @@ class Team:
     def policies(self) -> tuple[str, ...]:
         """Every policy once, in the order of agents and turns."""
         return tuple(dict.fromkeys(name for policies in self.agents.values() for name in policies))
+
+
+def _at(policies: tuple[str, ...], turn: int) -> str:
+    return policies[min(turn, len(policies) - 1)]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from motet.credit.ratios import Ratios, prefix_weights, ratios_of
 from motet.credit.returns import segment_mean, segment_size
 from motet.credit.table import Table
 from motet.errors import ConfigError
-from motet.settings import Algorithm, CriticCredit, GroupCredit, PairCredit
+from motet.settings import Algorithm, CriticCredit, GroupCredit, NoCredit, PairCredit
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,9 @@ def assign_credit(
             result = critics.turn_advantages(
                 table, algorithm, rule, scores, team, penalty_S, ratios
             )
+        case NoCredit():
+            returns_S = table.of_samples(table.returns_NJ(algorithm, penalty_S))
+            result = critics.AdvantageResult([0.0] * len(samples), returns_S, [])
         case GroupCredit(terms=terms) as rule if terms:
             result = _by_terms(table, algorithm, rule, group_S, ratios)
         case GroupCredit() as rule:

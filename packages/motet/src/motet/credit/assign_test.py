@@ -78,6 +78,16 @@ def test_each_algorithm_by_hand(name, expected):
     assert advantages(credit([GREEDY], ALGORITHMS[name])) == expected
 
 
+def test_without_credit_rewards_teach_nothing():
+    scores = Scores(
+        reference={SampleId("e", (), agent, g): (-3.0,) for agent in AGENTS for g in range(3)}
+    )
+    result = credit([FLAT], ALGORITHMS["distillation"], scores=scores)
+    assert advantages(result) == [0, 0, 0]
+    assert result.metrics["credit/return"] == 4.0
+    assert {sample.reference_logprobs for sample in result.samples} == {(-3.0,)}
+
+
 WIDE = episode(round_(0, [outcome(g, reward) for g, reward in enumerate((-20.0, 20.0))]), id="wide")
 NARROW = episode(round_(0, [outcome(g, reward) for g, reward in enumerate((0.0, 2.0))]), id="n")
 

@@ -8,7 +8,7 @@ from motet.settings.alarms import AlarmBounds
 from motet.settings.algorithm import DERIVED, Algorithm, Incentives
 from motet.settings.base import Probability, Settings, Share
 from motet.settings.chat_template import ChatTemplate
-from motet.settings.credit import CriticCredit, GroupCredit, PairCredit
+from motet.settings.credit import CriticCredit, GroupCredit, NoCredit, PairCredit
 from motet.settings.kinds import ByKey, tupled, validation_error
 from motet.settings.losses import (
     CispoLoss,
@@ -51,6 +51,7 @@ __all__ = [
     "KlInLoss",
     "KlInReward",
     "Lora",
+    "NoCredit",
     "Optimizer",
     "OwnLoss",
     "PairCredit",

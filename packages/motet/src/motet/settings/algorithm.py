@@ -76,8 +76,8 @@ class Algorithm(Settings):
     name: str = "custom"
     """The named algorithm that these options started from."""
     credit: CreditRule = GroupCredit()
-    """What a completion is compared with: group, critic or pairs. Your own credit function is
-    `credit.function`."""
+    """What a completion is compared with: group, critic, pairs, or none, where rewards teach
+    nothing. Your own credit function is `credit.function`."""
     loss: LossRule = PolicyGradient()
     """The policy loss: policy_gradient, clipped_surrogate, gspo, cispo, or your own function."""
     kl: KlRule | None = None

@@ -63,6 +63,14 @@ class GroupCredit(AdvantageCredit):
         return self
 
 
+class NoCredit(AdvantageCredit):
+    """All advantages are 0, whatever the rewards are: only the KL divergence from the reference
+    teaches, such as that from a teacher (`team.AGENT.teacher`)."""
+
+    kind: Literal["none"] = "none"
+    """Rewards teach nothing."""
+
+
 class CriticCredit(AdvantageCredit):
     """Advantages are returns minus the values of a critic, over turns or over tokens."""
 
@@ -137,7 +145,10 @@ class PairCredit(Pairs, Kind):
 
 
 CreditRule: TypeAlias = Annotated[
-    GroupCredit | CriticCredit | PairCredit,
-    ByKind({"group": GroupCredit, "critic": CriticCredit, "pairs": PairCredit}, default="group"),
+    GroupCredit | CriticCredit | PairCredit | NoCredit,
+    ByKind(
+        {"group": GroupCredit, "critic": CriticCredit, "pairs": PairCredit, "none": NoCredit},
+        default="group",
+    ),
 ]
 """One of the kinds of `algorithm.credit`."""

@@ -64,7 +64,7 @@ LossRule: TypeAlias = Annotated[
 
 class KlPenalty(Kind):
     """A penalty on the KL divergence from the reference, which is where each policy started,
-    or where it was at the last reset."""
+    where it was at the last reset, or the teacher of the agent (`team.AGENT.teacher`)."""
 
     coefficient: PositiveFloat
     """Weight of the KL divergence."""

@@ -45,7 +45,7 @@ async def _reference(
 ) -> dict[SampleId, tuple[float, ...]]:
     wanted = {
         id: ScoreRequest(
-            completion.policy,
+            team.teacher_of(id.agent, len(id.path)) or completion.policy,
             round_.prompt_tokens[id.agent],
             completion.tokens,
             completion.temperature,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -101,6 +102,21 @@ def test_the_reference_of_every_completion_is_asked_for_once_at_its_own_temperat
         ScoreRequest("q", (4,), (9,), 0.7),
     ]
     assert scores.reference[SampleId("e", (0,), "b", 0)] == (-4.0,)
+
+
+def test_a_teacher_scores_what_its_agent_wrote_after_the_same_prompt():
+    taught = replace(TEAM, teachers={"b": ("first", "later")})
+    before, after = (
+        asked(resolve("distillation", {}), team)[0].calls[0] for team in (TEAM, taught)
+    )
+    assert [replace(request, policy="") for request in after] == [
+        replace(request, policy="") for request in before
+    ]
+    assert {(old.policy, new.policy) for old, new in zip(before, after, strict=True)} == {
+        ("p", "p"),
+        ("q", "first"),
+        ("q", "later"),
+    }
 
 
 def test_no_reference_is_asked_for_of_who_is_never_trained():
