@@ -19,7 +19,15 @@ from motet.core import Reply, Task
 from motet.environments.relay import Relay
 from motet.environments.rewarded import Rewarded
 from motet.losses import POLICY_LOSSES, Clip, LossInputs
-from motet.settings import CriticCredit, GroupCredit, KlInLoss, KlInReward, OwnLoss, PairCredit
+from motet.settings import (
+    CriticCredit,
+    GroupCredit,
+    KlInLoss,
+    KlInReward,
+    NoCredit,
+    OwnLoss,
+    PairCredit,
+)
 from motet.settings.losses import LOSSES
 from tests.fixtures.messages import says
 
@@ -168,7 +176,12 @@ def test_the_page_of_algorithms_has_the_keys_of_every_kind():
         section = first[0] if first else section
         found |= {(section, kind): set(keys) for kind in kinds}
     records = {
-        "credit": {"group": GroupCredit, "critic": CriticCredit, "pairs": PairCredit},
+        "credit": {
+            "group": GroupCredit,
+            "critic": CriticCredit,
+            "none": NoCredit,
+            "pairs": PairCredit,
+        },
         "loss": {**LOSSES, "./mine.py:NAME": OwnLoss},
         "kl": {"reward": KlInReward, "loss": KlInLoss},
     }
