@@ -1,9 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults lint size results results-credit results-real bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign lint size results results-credit results-real bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
 CLUSTER_VENV ?= .venv-cluster
+FOREIGN_VENV ?= .venv-foreign
 MOTET = $(VENV)/bin/motet
 RUNS ?= runs
 
@@ -64,6 +65,20 @@ test-faults: install  ## runs that are killed, harmed and fed with nonsense; end
 
 test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, five to ten minutes on two cores
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster packages/motet-cluster
+
+test-foreign: install $(FOREIGN_VENV)-verifiers/.installed $(FOREIGN_VENV)-openenv/.installed  ## environments of other packages: two of them need versions that .venv cannot have
+	$(TESTS) packages/motet-foreign
+	for name in verifiers openenv; do \
+		OMP_NUM_THREADS=1 $(FOREIGN_VENV)-$$name/bin/python -m pytest packages/motet-foreign -k $$name || exit 1; \
+	done
+
+# Each of the two packages refuses versions that constraints.txt has, and the other one's.
+$(FOREIGN_VENV)-%/.installed: $(PYPROJECTS) constraints.txt
+	$(PYTHON) -m venv $(FOREIGN_VENV)-$*
+	grep -vE '^(mcp|mcp-types|openai)==' constraints.txt > $(FOREIGN_VENV)-$*/constraints.txt
+	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt torch
+	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt --editable packages/codejudge --editable packages/motet --editable packages/motet-serve --editable 'packages/motet-foreign[$*]' 'pytest>=8.3' 'pytest-xdist>=3.6' 'hypothesis>=6.120' 'psutil>=6'
+	@touch $@
 
 $(CLUSTER_VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints-cluster.txt
 	$(PYTHON) -m venv $(CLUSTER_VENV)

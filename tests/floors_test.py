@@ -70,6 +70,11 @@ HEAVY = {
     "httpx2",
     "math_verify",
     "mcp",
+    "textarena",
+    "verifiers",
+    "openenv",
+    "pettingzoo",
+    "gymnasium",
 }
 
 TEST = re.compile(r"(_test|conftest)\.py$")

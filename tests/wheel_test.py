@@ -198,6 +198,13 @@ for name in ("baselines", "compare", "crossplay", "diagnose", "messages", "repla
     load("commands", name)
 print(motet_compare.compare.__name__)
 """,
+    "motet-foreign": """
+import sys
+from motet.user_code.installed import load
+for name in ("openenv", "pettingzoo", "textarena", "verifiers"):
+    load("environments", name)
+print({"openenv", "pettingzoo", "textarena", "verifiers"} & set(sys.modules))
+""",
 }
 """Package -> a program that uses it, in an empty folder."""
 SMALL = """
@@ -214,6 +221,7 @@ SAYS = {
     "motet-verifier": "sample_answers",
     "motet-cluster": "['aux', 'main']",
     "motet-compare": "compare",
+    "motet-foreign": "set()",
 }
 
 

@@ -23,7 +23,7 @@ PACKAGE = "textarena"
 
 
 @dataclass(frozen=True)
-class Position:
+class ArenaTurn:
     """The state: a game, which player acts in it, and what that player reads."""
 
     game: Any = field(compare=False, repr=False)
@@ -31,7 +31,7 @@ class Position:
     text: str
 
 
-class TextArena(Environment[Position]):
+class TextArena(Environment[ArenaTurn]):
     """A game of TextArena. Its success is the mean reward of the players, from 0 to 1."""
 
     agents: Sequence[str] = ()
@@ -68,13 +68,13 @@ class TextArena(Environment[Position]):
         """Return the seeds of `train` or `eval`."""
         return self.options.of_split(self.options.game, split)
 
-    async def start(self, task: Task, seed: int) -> Position:
+    async def start(self, task: Task, seed: int) -> ArenaTurn:
         return self._position(self._begun(task.fields["seed"]))
 
-    def observe(self, state: Position) -> Mapping[str, Prompt]:
+    def observe(self, state: ArenaTurn) -> Mapping[str, Prompt]:
         return {self.agents[state.player]: (Message("user", state.text),)}
 
-    async def step(self, state: Position, replies: Mapping[str, Reply], seed: int) -> Transition:
+    async def step(self, state: ArenaTurn, replies: Mapping[str, Reply], seed: int) -> Transition:
         (reply,) = replies.values()
         with inside(PACKAGE), luck(seed):
             game = copy.deepcopy(state.game) if self.branches else state.game
@@ -106,9 +106,9 @@ class TextArena(Environment[Position]):
             game.reset(num_players=self.options.players, seed=seed)
         return game
 
-    def _position(self, game: Any) -> Position:
+    def _position(self, game: Any) -> ArenaTurn:
         """Ask the game once: what it has shown, it does not show again."""
         with inside(PACKAGE):
             player, seen = game.get_observation()
         text = seen if isinstance(seen, str) else "\n".join(message for _, message, _ in seen)
-        return Position(game, player, text.strip())
+        return ArenaTurn(game, player, text.strip())

@@ -20,8 +20,8 @@ from typing import Any
 from pydantic import Field
 
 from motet.core import Message, Prompt, Score, Task
-from motet.errors import ConfigError, EnvironmentFault, MotetError
 from motet.environments.splits import part_of
+from motet.errors import ConfigError, EnvironmentFault, MotetError
 from motet.rollout.freeform import Agents, FreeForm, Player
 from motet.settings import Settings
 from motet_foreign.boundary import inside, needed
@@ -115,29 +115,29 @@ class Seat:
         """Let the agent answer the prompt of a task once. Returns the scored trace."""
         if task.data.prompt is None:
             raise EnvironmentFault(f"{PACKAGE}: {self.name} runs a task without a prompt")
-        async with self.interaction(task, **asked) as talk:
-            await talk.turn()
-        return talk.trace
+        async with self.interaction(task, **asked) as interaction:
+            await interaction.turn()
+        return interaction.trace
 
     @asynccontextmanager
-    async def interaction(self, task: Any, **asked: Any) -> AsyncIterator["Talk"]:
+    async def interaction(self, task: Any, **asked: Any) -> AsyncIterator["Interaction"]:
         """Open a conversation in which the env is the user. At its end the trace is scored."""
         if any(value is not None for value in asked.values()):
             raise EnvironmentFault(
-                f"{PACKAGE}: the env gives {self.name} {', '.join(asked)}; expected nothing but the "
-                "task: there are no runtimes and tool servers"
+                f"{PACKAGE}: the env gives {self.name} {', '.join(asked)}; expected only the task: "
+                "there are no runtimes and tool servers"
             )
         _check_task(task)
-        talk = Talk(self, task, self._player)
-        yield talk
-        await talk.close()
-        self._record(talk.trace)
+        interaction = Interaction(self, task, self._player)
+        yield interaction
+        await interaction.close()
+        self._record(interaction.trace)
 
     def provision(self, *given: Any, **named: Any) -> Any:
         raise EnvironmentFault(f"{PACKAGE}: the env provisions a runtime; there are none")
 
 
-class Talk:
+class Interaction:
     """One conversation, as `verifiers.v1.Interaction`: `turn` asks the agent once."""
 
     def __init__(self, seat: Seat, task: Any, player: Player) -> None:
@@ -148,9 +148,7 @@ class Talk:
         self._said = _opening(task)
         self._over = False
         info = vf.AgentInfo(config=seat.config, name=seat.name, trainable=seat.trainable)
-        self.trace = vf.Trace(
-            task=_trace_task(task), state=state_cls(type(task))(), agent=info
-        )
+        self.trace = vf.Trace(task=_trace_task(task), state=state_cls(type(task))(), agent=info)
 
     async def turn(self, message: Any = None) -> Any:
         """Say something, or nothing before the first answer to a prompt. Returns the answer as a
@@ -204,7 +202,7 @@ def _loaded(options: Verifiers.Options) -> Any:
     """Return the env with its taskset. No role gets a harness that could run programs."""
     import verifiers.v1 as vf
 
-    given = {key: value for key, value in options.config.items()}
+    given = dict(options.config)
     taskset = {**given.pop("taskset", {}), "id": options.taskset}
     kind = vf.env_config_type(options.taskset, options.env)
     harness = {"harness": {"id": "null"}}
@@ -290,7 +288,9 @@ def _opening(task: Any) -> list[Any]:
     first = [] if system is None else [vf.SystemMessage(content=system)]
     if prompt is None:
         return first
-    return [*first, vf.UserMessage(content=prompt)] if isinstance(prompt, str) else [*first, *prompt]
+    return (
+        [*first, vf.UserMessage(content=prompt)] if isinstance(prompt, str) else [*first, *prompt]
+    )
 
 
 def _as_prompt(messages: Sequence[Any]) -> Prompt:

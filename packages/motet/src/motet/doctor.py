@@ -36,6 +36,10 @@ OPTIONAL = {
         "compare",
         "no comparisons: `motet compare`, `baselines`, `replay` and others",
     ),
+    "motet-foreign": (
+        "foreign",
+        "no environments of TextArena, verifiers, OpenEnv and PettingZoo",
+    ),
     "motet-verifier": ("verifier", "no `motet verifier`, no model that scores answers"),
 }
 """Package that only some runs need -> the extra of Motet that installs it, and what is missing

@@ -24,6 +24,7 @@ REQUIRES = [
     "motet-tasks[maths]<0.2; extra == 'maths'",
     "motet-serve<0.2; extra == 'serve'", "motet-view<0.2; extra == 'view'",
     "motet-verifier<0.2; extra == 'verifier'", "motet-compare<0.2; extra == 'compare'",
+    "motet-foreign<0.2; extra == 'foreign'",
 ]  # fmt: skip
 WHOLE = {
     "torch": "2.13.0", "peft": "0.21.2", "transformers": "5.23.0", "datasets": "5.2.0",
@@ -31,6 +32,7 @@ WHOLE = {
     "ray": "2.60.0", "vllm": "0.32.0", "math-verify": "0.9.0", "bitsandbytes": "0.46.1",
     "wandb": "0.20.0", "motet-tasks": "0.1.0", "motet-serve": "0.1.0", "motet-view": "0.1.0",
     "motet-verifier": "0.1.0", "motet-compare": "0.1.0", "motet-cluster": "0.1.0",
+    "motet-foreign": "0.1.0",
 }  # fmt: skip
 WINGS = {
     "motet-cluster": ["motet<0.2", "ray<3,>=2.60", "vllm<0.34,>=0.29; extra == 'vllm'"],
@@ -123,6 +125,7 @@ def test_local_builds_and_release_candidates_meet_their_range(installed, version
         ("motet-view", "view"),
         ("motet-verifier", "verifier"),
         ("motet-compare", "compare"),
+        ("motet-foreign", "foreign"),
     ],
 )
 def test_each_optional_package_has_a_cost_and_a_command(installed, name, extra):

@@ -77,6 +77,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "configs": ("debate_verifier", "verifiers/gsm8k", "verifiers/tiny"),
     },
     "cluster": {"clusters": ("cluster",), "commands": ("plan",)},
+    "foreign": {"environments": ("openenv", "pettingzoo", "textarena", "verifiers")},
     "published": {"comparators": ("comlrl",)},
 }
 """Extra of Motet -> group -> the names that its package adds; of `configs` those of its files. An

@@ -29,6 +29,7 @@ OURS = frozenset(
         "motet_published",
         "motet_view",
         "motet_compare",
+        "motet_foreign",
         "motet_serve",
         "motet_verifier",
         "motet_cluster",
