@@ -77,7 +77,7 @@ $(FOREIGN_VENV)-%/.installed: $(PYPROJECTS) constraints.txt
 	$(PYTHON) -m venv $(FOREIGN_VENV)-$*
 	grep -vE '^(mcp|mcp-types|openai)==' constraints.txt > $(FOREIGN_VENV)-$*/constraints.txt
 	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt torch
-	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt --editable packages/codejudge --editable packages/motet --editable packages/motet-serve --editable 'packages/motet-foreign[$*]' 'pytest>=8.3' 'pytest-xdist>=3.6' 'hypothesis>=6.120' 'psutil>=6'
+	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt --editable packages/codejudge --editable packages/motet --editable 'packages/motet-foreign[$*]' 'pytest>=8.3' 'pytest-xdist>=3.6' 'hypothesis>=6.120' 'psutil>=6'
 	@touch $@
 
 $(CLUSTER_VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints-cluster.txt

@@ -57,6 +57,8 @@ class PettingZoo(Environment[AecTurn]):
             self.agents = tuple(trial.possible_agents)
             self._check_actions(trial)
             self.branches = options.copies and can_be_copied(trial)
+            with inside(PACKAGE):
+                trial.close()
         except MotetError as error:
             raise ConfigError(f"{type(self).__name__} does not start: {error}") from error
 
