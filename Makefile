@@ -66,18 +66,18 @@ test-faults: install  ## runs that are killed, harmed and fed with nonsense; end
 test-cluster: $(CLUSTER_VENV)/.installed  ## runs whose models are in processes of Ray, five to ten minutes on two cores
 	OMP_NUM_THREADS=1 $(CLUSTER_VENV)/bin/python -m pytest tests/cluster packages/motet-cluster
 
-test-foreign: install $(FOREIGN_VENV)-verifiers/.installed $(FOREIGN_VENV)-openenv/.installed  ## environments of other packages: two of them need versions that .venv cannot have
-	$(TESTS) packages/motet-foreign
+test-foreign: $(FOREIGN_VENV)-verifiers/.installed $(FOREIGN_VENV)-openenv/.installed  ## environments of verifiers and OpenEnv, which need other versions than .venv has
 	for name in verifiers openenv; do \
 		OMP_NUM_THREADS=1 $(FOREIGN_VENV)-$$name/bin/python -m pytest packages/motet-foreign -k $$name || exit 1; \
 	done
 
-# Each of the two packages refuses versions that constraints.txt has, and the other one's.
-$(FOREIGN_VENV)-%/.installed: $(PYPROJECTS) constraints.txt
+# Each of the two packages refuses versions that constraints.txt has, and the other one's. What they
+# leave as it is comes from .venv.
+$(FOREIGN_VENV)-%/.installed: $(VENV)/.installed
 	$(PYTHON) -m venv $(FOREIGN_VENV)-$*
+	$(VENV)/bin/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > "$$($(FOREIGN_VENV)-$*/bin/python -c 'import site; print(site.getsitepackages()[0])')/motet.pth"
 	grep -vE '^(mcp|mcp-types|openai)==' constraints.txt > $(FOREIGN_VENV)-$*/constraints.txt
-	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt torch
-	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt --editable packages/codejudge --editable packages/motet --editable 'packages/motet-foreign[$*]' 'pytest>=8.3' 'pytest-xdist>=3.6' 'hypothesis>=6.120' 'psutil>=6'
+	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt --editable 'packages/motet-foreign[$*]'
 	@touch $@
 
 $(CLUSTER_VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints-cluster.txt
