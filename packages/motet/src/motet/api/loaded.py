@@ -23,10 +23,11 @@ from motet.assembly.models import LocalModels
 from motet.assembly.task_setup import TaskSetup
 from motet.config.schema import RecordedConfig, RunConfig
 from motet.config.sections import ModelConfig
-from motet.core import Episode, Fault, Prompt, Sampler, SampleRequest, Task
+from motet.core import Environment, Episode, Fault, Prompt, Sampler, SampleRequest, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError, SamplerFault
 from motet.evaluation.evaluate import evaluate as play_all
+from motet.models.answer_probabilities import answer_probabilities
 from motet.models.chat_template import tokenizer_with
 from motet.models.compute import DTYPES
 from motet.models.devices import resolve_device
@@ -262,6 +263,11 @@ class LoadedTeam:
         self._open.close()
 
     @property
+    def environment(self) -> Environment[Any]:
+        """The game that the team plays."""
+        return self._setup.environment
+
+    @property
     def agents(self) -> tuple[str, ...]:
         return tuple(self._setup.team.agents)
 
@@ -275,8 +281,7 @@ class LoadedTeam:
         long.
         """
         team = self._setup.team
-        if agent not in team.agents:
-            raise ConfigError(f"got agent {agent!r}; expected one of {', '.join(team.agents)}")
+        self._check_agent(agent)
         self._asked += 1
         request = SampleRequest(
             ("ask", agent, self._asked),
@@ -290,6 +295,29 @@ class LoadedTeam:
         if isinstance(answer, Fault):
             raise SamplerFault(answer.message)
         return answer.completions[0].text
+
+    @blocking
+    def probabilities(self, agent: str, prompt: Prompt, *, turn: int = 0) -> dict[str, float]:
+        """Return the exact probability of every answer of an agent to a prompt.
+
+        Raises: ConfigError for an unknown agent, or if `decode.format` of the agent lists no
+        choices, or if its policy is behind an endpoint.
+        """
+        self._check_agent(agent)
+        team, models = self._setup.team, self.load()
+        name = team.policy_of(agent, turn)
+        if name not in models.policies:
+            raise ConfigError(
+                f"policy {name} of agent {agent} is behind an endpoint; expected a model of this "
+                "run, whose probabilities are known"
+            )
+        asked = team.with_system(agent, prompt)
+        return answer_probabilities(models.policies[name], asked, team.decode[agent])
+
+    def _check_agent(self, agent: str) -> None:
+        agents = self._setup.team.agents
+        if agent not in agents:
+            raise ConfigError(f"got agent {agent!r}; expected one of {', '.join(agents)}")
 
     @blocking
     def play(
