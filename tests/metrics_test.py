@@ -26,6 +26,12 @@ PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 TWO_TURNS: dict[str, Any] = {"rollout": {"samples": [2, 2]}}
 RUNS = {
     "warmed": {"warmup": {"steps": 2, "batch_size": 4}},
+    "against earlier weights": {
+        "policies": {
+            "p": {"model": "tiny"},
+            "q": {"model": "tiny", "train": "frozen", "snapshots": {"of": "p"}},
+        }
+    },
     "refilled": {"rollout": {"samples": [4], "refill": 1}},
     "imitated": {"algorithm": {"name": "magrpo", "self_imitation": {}}},
     "kl": {

@@ -91,6 +91,7 @@ def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "after a rollback",
             "successes that are imitated",
             "after a reset of the reference",
+            "against earlier weights",
             "critics, several updates and prices that adapt",
             "within the warm-up",
             "in the last evaluation",

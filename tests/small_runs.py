@@ -204,6 +204,23 @@ DEATHS = {
         ),
         6,
     ),
+    # step 5 plays a snapshot of the resumed run
+    "against earlier weights": (
+        run_config(
+            name="snapshots",
+            policies={
+                "p": {"model": "tiny"},
+                "q": {
+                    "model": "tiny",
+                    "train": "frozen",
+                    "snapshots": {"of": "p", "every": 1, "keep": 2},
+                },
+            },
+            train={"steps": 6, "tasks_per_step": 2, "checkpoint_every": 3},
+            evaluation={"every": 2},
+        ),
+        7,
+    ),
     "within the warm-up": (run_config(name="cold", warmup={"steps": 3, "batch_size": 4}), 1),
     "after the warm-up, before a checkpoint": (
         run_config(name="early", warmup={"steps": 3, "batch_size": 4}),

@@ -73,6 +73,13 @@ class ClusterModels:
         """`check_training` refuses the key that asks for it."""
         raise NotImplementedError
 
+    def play_snapshots(self, step: int | None) -> dict[str, int]:
+        """Nothing: the config refuses them with a cluster."""
+        return {}
+
+    def store_snapshots(self, step: int) -> None:
+        """Nothing, for the same reason."""
+
     def facts(self) -> dict[str, Any]:
         """Return the facts without asking a home, which may be dead."""
         steps = {name: {"step": one.steps[name]} for name, one in self.learners.items()}

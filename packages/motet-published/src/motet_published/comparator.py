@@ -334,6 +334,7 @@ class ComparedModels:
         self.write_shards = own.write_shards
         self.restart, self.timings = own.restart, own.timings
         self.reset_references = own.reset_references
+        self.play_snapshots, self.store_snapshots = own.play_snapshots, own.store_snapshots
         self.publish_metrics, self.facts, self.save = own.publish_metrics, own.facts, own.save
 
     @property

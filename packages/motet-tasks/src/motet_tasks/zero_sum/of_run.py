@@ -94,10 +94,13 @@ def _moves(answers: Mapping[str, float], rules: Rules[Any], position: Any) -> Ma
     Raises: ConfigError if two answers mean one move: the other player might tell them apart.
     """
     legal = rules.moves(position)
-    meant = {text: rules.read(text) for text in answers}
-    twice = [move for move in legal if list(meant.values()).count(move) > 1]
-    if twice:
-        raise ConfigError(
-            f"decode.format has several answers that mean {twice[0]}; expected one for each move"
-        )
-    return {move: answers[text] for text, move in meant.items() if move in legal}
+    found: dict[str, float] = {}
+    for text, chance in answers.items():
+        move = rules.read(text)
+        if move in found:
+            raise ConfigError(
+                f"decode.format has several answers that mean {move}; expected one for each move"
+            )
+        if move is not None and move in legal:
+            found[move] = chance
+    return found

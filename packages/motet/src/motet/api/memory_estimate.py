@@ -114,6 +114,11 @@ def parts_of(
                 adapter = shape.adapter(policy.lora or Lora())
                 trained = memory.held(adapter, computes) + memory.training(adapter, kind)
                 parts["gradients and optimizers"] += trained
+            elif policy.snapshots is not None:
+                source = config.policies[policy.snapshots.of]
+                adapter = shape.adapter(source.lora or Lora()) * memory.MASTER
+                each = shape.parameters * width if source.train == "full" else adapter
+                parts["weights"] += (policy.snapshots.keep + 1) * each
         for judge in judges:
             parts[judge.part] = parts.get(judge.part, 0) + judge.bytes(shape, computes, ranks)
         shared = len(mine) > full or any(judge.train in ("lora", "head") for judge in judges)

@@ -24,6 +24,7 @@ from motet.models.critic import Critic
 from motet.models.learner import LocalLearner
 from motet.models.sampler import LocalSampler
 from motet.models.shards import Ranks, copy_into, read_shards
+from motet.models.snapshots import Snapshots
 from motet.rollout.answer_file import AnswerFile
 from motet.rollout.many_samplers import ManySamplers
 from motet.settings import Lora, Optimizer
@@ -51,6 +52,8 @@ class LocalModels:
     """Trained policy -> its reference, if references move (`reset_references`)."""
     endpoints: Mapping[str, Sampler] = field(default_factory=dict)
     """Policy behind an endpoint -> its sampler."""
+    snapshots: Mapping[str, Snapshots] = field(default_factory=dict)
+    """Policy that plays earlier weights -> these weights."""
     samples_beside = False
 
     def restart(self, name: str) -> None:
@@ -65,9 +68,23 @@ class LocalModels:
         """Make the present weights of each trained policy its reference."""
         with torch.no_grad():
             for name, reference in self.references.items():
-                for old, new in zip(_held(reference), _held(self.policies[name]), strict=True):
+                for old, new in zip(
+                    reference.own_weights(), self.policies[name].own_weights(), strict=True
+                ):
                     old.copy_(new)
                 reference.backbone.sync_from_master()
+
+    def play_snapshots(self, step: int | None) -> dict[str, int]:
+        """Give each policy with snapshots those that it plays at `step`; None: in an evaluation.
+
+        Returns policy -> the step after which its weights were stored.
+        """
+        return {name: one.play(step) for name, one in self.snapshots.items()}
+
+    def store_snapshots(self, step: int) -> None:
+        """Store the weights after `step` where a snapshot is due."""
+        for one in self.snapshots.values():
+            one.store(step)
 
     @property
     def sampler(self) -> Sampler:
@@ -91,18 +108,23 @@ class LocalModels:
     def facts(self) -> dict[str, Any]:
         """Return plain values of every trained policy and critic, such as the weight versions."""
         steps = {name: learner.facts(name) for name, learner in self.learners.items()}
-        return {"versions": dict(self.local.versions), "optimizers": steps}
+        stored = {name: one.steps for name, one in self.snapshots.items()}
+        snapshots = {"snapshots": stored} if stored else {}
+        return {"versions": dict(self.local.versions), "optimizers": steps, **snapshots}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, facts) of every trained policy and critic.
 
         The tensors are weights and optimizer states, named `weights.NAME.i` and
-        `optimizer.NAME.KEY`, and those of references that move, `reference.NAME.i`.
+        `optimizer.NAME.KEY`, and those of references that move, `reference.NAME.i`, and
+        snapshots, `snapshots.NAME.PLACE.i`.
         """
         tensors = {key: weight.detach() for key, weight in self._weights().items()}
         for name, learner in self.learners.items():
             moments, _ = learner.state(name)
             tensors |= {f"optimizer.{name}.{key}": tensor for key, tensor in moments.items()}
+        for one in self.snapshots.values():
+            tensors |= one.tensors()
         return tensors, self.facts()
 
     @property
@@ -131,6 +153,8 @@ class LocalModels:
                 if key.startswith(prefix)
             }
             learner.load_state(name, (moments, facts["optimizers"][name]))
+        for name, one in self.snapshots.items():
+            one.load(facts["snapshots"][name], tensors)
         self.local.versions |= facts["versions"]
 
     def _like(self, key: str) -> Tensor | None:
@@ -143,7 +167,7 @@ class LocalModels:
     def _weights(self) -> dict[str, nn.Parameter]:
         """Return what `state` saves, besides optimizers, by its names there."""
         owned = {f"weights.{name}": self._parameters(name) for name in self.learners}
-        owned |= {f"reference.{name}": _held(one) for name, one in self.references.items()}
+        owned |= {f"reference.{name}": one.own_weights() for name, one in self.references.items()}
         return {f"{name}.{k}": one for name, held in owned.items() for k, one in enumerate(held)}
 
     def _backbone(self, name: str) -> Backbone:
@@ -169,13 +193,6 @@ class LocalModels:
                 # The README is not sealed: its owner may edit it.
                 card = model_card(name, policy.adapter is not None, self.note)
                 (folder / name / "README.md").write_text(card, encoding="utf-8")
-
-
-def _held(policy: Policy) -> list[nn.Parameter]:
-    """Return the weights that only this policy has, trained or not."""
-    if policy.adapter is None:
-        return list(policy.backbone.model.parameters())
-    return policy.backbone.parameters_of(policy.adapter)
 
 
 class SharedModels:
@@ -276,7 +293,20 @@ def assemble(
     note = f"the run {config.name} with {config.algorithm.name}"
     moving = references if config.algorithm.reset_every else {}
     endpoints = endpoint_samplers(config, answers) if only is None else {}
-    return LocalModels(policies, sampler, learners, critics, note, initial, moving, endpoints)
+    snapshots = _snapshots(config, policies) if train else {}
+    return LocalModels(
+        policies, sampler, learners, critics, note, initial, moving, endpoints, snapshots
+    )
+
+
+def _snapshots(config: RunConfig, policies: Mapping[str, Policy]) -> dict[str, Snapshots]:
+    return {
+        name: Snapshots(
+            player, policies[chosen.of], every=chosen.every, keep=chosen.keep, seed=config.seed
+        )
+        for name, player in policies.items()
+        if (chosen := config.policies[name].snapshots) is not None
+    }
 
 
 def policy_of(
@@ -295,6 +325,8 @@ def policy_of(
     """
     chosen = config.policies[name]
     assert chosen.model is not None
+    if chosen.snapshots is not None:
+        return _as_its_source_starts(name, chosen.snapshots.of, config, shared, bases)
     if chosen.train == "full":
         source = saved[name] if name in saved else bases[chosen.model]
         backbone = load_model(config.models[chosen.model], source, full=train, ranks=ranks)
@@ -310,6 +342,25 @@ def policy_of(
     else:
         return Policy(name, backbone, None, trainable=False)
     return Policy(name, backbone, name, trainable=train and chosen.train == "lora")
+
+
+def _as_its_source_starts(
+    name: str, of: str, config: RunConfig, shared: SharedModels, bases: Mapping[str, str | Path]
+) -> Policy:
+    """Load a frozen policy with the weights that another policy starts with."""
+    source = config.policies[of]
+    assert source.model is not None
+    if source.train == "full":
+        backbone = load_model(config.models[source.model], bases[source.model], full=False)
+        return Policy(name, backbone, None, trainable=False)
+    backbone = shared[source.model]
+    if source.adapter is not None:
+        backbone.load_adapter(name, source.adapter)
+    else:
+        backbone.add_adapter(
+            name, source.new_adapter or Lora(), derive(config.seed, "adapter", of) % 2**63
+        )
+    return Policy(name, backbone, name, trainable=False)
 
 
 def _references(

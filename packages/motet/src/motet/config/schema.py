@@ -333,6 +333,7 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
         or _unfit_lag(config)
         or _unfit_comparator(config)
         or _unfit_teachers(config)
+        or _unfit_snapshots(config)
         or _unused_names(config)
         or _quantised_and_trained(config)
     )
@@ -634,6 +635,42 @@ def _unfit_teachers(config: RunKeys) -> list[Complaint]:
         )
         return [(("algorithm",), text)]
     return []
+
+
+def _unfit_snapshots(config: RunKeys) -> list[Complaint]:
+    """Check that snapshots are those of a trained policy on the same model, in this process."""
+    playing = {name for player in config.team.values() for name in player.policy}
+    trained = [name for name in config.policies if name in playing - config.frozen]
+    found: list[Complaint] = []
+    for name, policy in config.policies.items():
+        if policy.snapshots is None:
+            continue
+        of, key = policy.snapshots.of, ("policies", name, "snapshots")
+        if of not in trained:
+            text = (
+                f"policies.{name}.snapshots.of is {of!r}; expected a policy of the team that is "
+                f"trained: {', '.join(trained) or '(none)'}"
+            )
+        elif policy.model != config.policies[of].model:
+            text = (
+                f"policies.{name} has model {policy.model}, but its snapshots are those of {of}, "
+                f"whose model is {config.policies[of].model}: use the same"
+            )
+        elif config.cluster is not None:
+            text = (
+                f"policies.{name}.snapshots do not work with models in processes of their own: "
+                "drop cluster, or snapshots"
+            )
+        elif config.train.max_lag:
+            text = (
+                f"policies.{name}.snapshots are drawn among those of all steps before, but with "
+                "train.max_lag 1 a step is played before the last one is learnt: set "
+                "train.max_lag: 0"
+            )
+        else:
+            continue
+        found.append((key, text))
+    return found
 
 
 def _unused_names(config: RunKeys) -> list[Complaint]:

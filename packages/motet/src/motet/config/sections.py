@@ -259,6 +259,17 @@ ModelConfig: TypeAlias = Annotated[
 """A base model."""
 
 
+class SnapshotConfig(Settings):
+    """Earlier weights of another policy, which a frozen policy plays with."""
+
+    of: str
+    """The policy that is trained."""
+    every: PositiveInt = 10
+    """Steps between two snapshots."""
+    keep: PositiveInt = 4
+    """How many of the newest snapshots are kept. The weights at the start are kept besides."""
+
+
 class LocalPolicy(Settings):
     """A policy of this run: a set of weights that plays, and how they are trained."""
 
@@ -272,9 +283,21 @@ class LocalPolicy(Settings):
     """The new adapter of train: lora. The defaults apply if it is left out."""
     optimizer: Optimizer | None = None
     """Fields that differ from the common `optimizer`."""
+    snapshots: SnapshotConfig | None = None
+    """Play with earlier weights of a policy that is trained: at each step with a snapshot of it
+    that is drawn at random, and in evaluations with its weights at the start. It needs train:
+    frozen."""
 
     @model_validator(mode="after")
     def _refuse_what_is_not_used(self) -> Self:
+        if self.snapshots is not None and (self.train != "frozen" or self.adapter is not None):
+            instead = (
+                f"train: {self.train}" if self.train != "frozen" else f"adapter {self.adapter}"
+            )
+            raise ValueError(
+                f"got snapshots with {instead}; expected train: frozen and no adapter, because its "
+                f"weights are those of policy {self.snapshots.of}"
+            )
         if self.lora is not None and (self.train != "lora" or self.adapter is not None):
             instead = (
                 f"train: {self.train}"
@@ -317,6 +340,7 @@ class EndpointPolicy(Settings):
     adapter: ClassVar[None] = None
     lora: ClassVar[None] = None
     optimizer: ClassVar[None] = None
+    snapshots: ClassVar[None] = None
     new_adapter: ClassVar[None] = None
 
 

@@ -56,8 +56,7 @@ def answer_probabilities(policy: Policy, prompt: Prompt, decode: Decode) -> dict
 
 def _text(backbone: Backbone, way: Sequence[int]) -> str:
     tokens = [token for token in way if token not in backbone.eos_ids]
-    text: str = backbone.tokenizer.decode(tokens)
-    return text
+    return str(backbone.tokenizer.decode(tokens))
 
 
 def _ways(

@@ -353,6 +353,12 @@ class Policy:
         """Return the parameters that the optimizer updates; empty if the policy is frozen."""
         return self.backbone.parameters_of(self.adapter) if self.trainable else []
 
+    def own_weights(self) -> list[nn.Parameter]:
+        """Return the weights that only this policy has, trained or not."""
+        if self.adapter is None:
+            return list(self.backbone.model.parameters())
+        return self.backbone.parameters_of(self.adapter)
+
     def save(self, folder: str | Path) -> None:
         self.backbone.save_policy(self.adapter, folder)
 

@@ -51,6 +51,15 @@ class Models(Protocol):
         """Make the present weights of each trained policy its reference."""
         ...
 
+    def play_snapshots(self, step: int | None) -> Mapping[str, int]:
+        """Give each policy that plays earlier weights of another those of `step`; None: those of
+        the start, for an evaluation. Returns policy -> the step after which they were stored."""
+        ...
+
+    def store_snapshots(self, step: int) -> None:
+        """Store the weights after `step`, where earlier weights play and a snapshot is due."""
+        ...
+
     def timings(self) -> Mapping[str, float]:
         """Return the wall seconds of all sampling so far, by kind of work. Empty if it does not
         measure."""

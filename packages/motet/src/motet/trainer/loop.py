@@ -47,6 +47,8 @@ class Played:
 
     episodes: Sequence[Episode]
     seconds: Mapping[str, float] = field(default_factory=dict)
+    ages: Mapping[str, int] = field(default_factory=dict)
+    """Policy that played earlier weights of another -> how many steps these were learnt before."""
 
 
 def tasks_of(components: TrainComponents, number: int) -> list[Task]:
@@ -68,6 +70,8 @@ async def play_step(
     """
     clock, before = Stopwatch(), components.models.timings()
     algorithm = components.algorithm
+    snapshots = components.models.play_snapshots(number)
+    ages = {name: number - 1 - step for name, step in snapshots.items()}
 
     async def play(tasks: Sequence[Task], tag: str) -> list[Episode]:
         return await components.stop.unless_wished(
@@ -101,7 +105,7 @@ async def play_step(
         episodes += await play(further, f"{number:06d}+{wave}")
     clock.lap("play")
     parts = _parts_of_play(clock.seconds["play"], before, components.models.timings())
-    return Played(episodes, {**clock.seconds, **parts})
+    return Played(episodes, {**clock.seconds, **parts}, ages)
 
 
 async def learn_step(
@@ -164,6 +168,7 @@ async def learn_step(
         await ahead
         clock.lap("wait")
     await components.models.publisher.publish(sorted({sample.policy for sample in samples}))
+    components.models.store_snapshots(number)
     clock.lap("publish")
     groups = refill.shares(played.episodes)
     if components.plan.refill:
@@ -172,6 +177,7 @@ async def learn_step(
         groups["credit/imitated"] = float(len(earned))
     metrics = {**fitted.metrics, **credit.metrics, **groups, **learned}
     metrics |= components.models.publish_metrics()
+    metrics |= {f"play/snapshot_age/{name}": age for name, age in played.ages.items()}
     play = {"play": played.seconds.get("play", 0.0)}
     seconds = {**play, **clock.seconds, **played.seconds, **fitted.seconds}
     summary = summarise(played.episodes)

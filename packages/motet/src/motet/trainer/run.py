@@ -302,6 +302,7 @@ class TrainingRun:
 
     async def _evaluate(self, number: int, name: str) -> Evaluation:
         components = self._components
+        snapshots = self._models.play_snapshots(None)
         ended = self._progress.counter(name, len(components.heldout))
         self._progress.waiting("the games of the held-out tasks")
 
@@ -328,6 +329,7 @@ class TrainingRun:
         refuse_too_many_faults(components, evaluation.episodes, f"evaluation {name}")
         self._run_state.count_endpoints(evaluation.summary)
         measured = figures.of_evaluation(evaluation.summary, evaluation.episodes)
+        measured |= {f"evaluate/snapshot_age/{name}": number - it for name, it in snapshots.items()}
         if self._run_state.reference is not None and components.evaluation.every:
             self._run_state.reference.see(measured, "evaluate/success")
         self._metrics.write(number, measured)

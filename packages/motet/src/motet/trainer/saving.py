@@ -231,6 +231,7 @@ class _Profile(_Part):
 class _Weights(_Part):
     versions: dict[str, int]
     optimizers: dict[str, dict[str, Any]]
+    snapshots: dict[str, list[NonNegativeInt]] = {}
 
 
 class _Pending(_Part):
