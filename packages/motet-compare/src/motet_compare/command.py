@@ -430,6 +430,8 @@ def _print_crossplay(found: "CrossplayResult") -> None:
         table.add_row(name, *cells)
     out.print(table)
     out.print(f"{found.games} games per cell, with 95 % intervals")
+    for name, rating in zip(names, found.ratings or (), strict=False):
+        out.print(f"  {name}: rating {rating.elo:+.0f} ± {rating.error:.0f} (Elo, standard error)")
     for name, named in zip(names, found.conventions, strict=False):
         out.print(name, style="bold")
         print_conventions(named)

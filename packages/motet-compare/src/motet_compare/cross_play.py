@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from motet.core import Environment, NamesConventions, Sampler, Task, Team
+from motet.core import Environment, NamesConventions, Sampler, Task, Team, walk
 from motet.errors import MotetError
 from motet.evaluation.evaluate import Evaluation, conventions, evaluate, intervals
 from motet.settings import Plan
+from motet_compare.ratings import Rating, ratings
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class CrossplayResult:
     `success[i][j]` is the success rate of the first agent of run i with the other agents of run j,
     over `games` games. `intervals[i][j]` are the ends of its 95 % interval (`rates`).
     `conventions[i]` are the conventions of run i.
+    `ratings[i]` is the rating of run i, if one agent wins what the other loses in all games.
     """
 
     runs: list[str]
@@ -25,6 +27,7 @@ class CrossplayResult:
     success: list[list[float]]
     intervals: list[list[list[float]]]
     conventions: list[dict[str, dict[str, float]]]
+    ratings: list[Rating] | None = None
 
 
 async def crossplay(
@@ -48,6 +51,7 @@ async def crossplay(
     spans: list[list[list[float]]] = [[] for _ in teams]
     settled: list[dict[str, dict[str, float]]] = []
     games = 0
+    rewards: list[tuple[float, ...]] = []
     for i, (first, _) in enumerate(teams):
         for j, (others, _) in enumerate(teams):
             seats = {agent: j if place else i for place, agent in enumerate(teams[0][1].agents)}
@@ -56,10 +60,30 @@ async def crossplay(
             success[i].append(_success(played, f"{first} with {others}"))
             spans[i].append(intervals(played, seed)["success"] or [])
             games = played.summary.episodes
+            rewards += _rewards(played)
             if i == j and isinstance(environment, NamesConventions):
                 settled.append(conventions(played.episodes, environment.convention))
     runs = [run for run, _ in teams]
-    return CrossplayResult(runs, list(environment.agents), games, success, spans, settled)
+    rated = ratings(success, games) if len(runs) > 1 and _zero_sum(rewards) else None
+    return CrossplayResult(runs, list(environment.agents), games, success, spans, settled, rated)
+
+
+def _rewards(evaluation: Evaluation) -> list[tuple[float, ...]]:
+    """Return the rewards of all agents for each joint action."""
+    return [
+        tuple(outcome.rewards.values())
+        for episode in evaluation.episodes
+        if episode.root is not None
+        for _, round_ in walk(episode.root)
+        for outcome in round_.outcomes
+        if outcome.fault is None
+    ]
+
+
+def _zero_sum(rewards: Sequence[tuple[float, ...]]) -> bool:
+    """Return whether one of two agents always won what the other lost, and something was won."""
+    opposed = all(len(given) == 2 and sum(given) == 0.0 for given in rewards)
+    return opposed and any(map(any, rewards))
 
 
 def _success(evaluation: Evaluation, pair: str) -> float:

@@ -59,6 +59,23 @@ def test_the_conventions_are_those_of_each_run_with_itself():
     ]
 
 
+class Opposed(Agreement):
+    """The agent of the run with the higher number wins."""
+
+    async def step(self, state, replies, seed):
+        led_to = await super().step(state, replies, seed)
+        ann, bob = (int(replies[agent].text) for agent in ("ann", "bob"))
+        won = float(ann > bob) - float(bob > ann)
+        return replace(led_to, rewards={"ann": won, "bob": -won}, success=(won + 1) / 2)
+
+
+def test_runs_are_rated_only_where_one_agent_wins_what_the_other_loses():
+    assert played(Agreement()).ratings is None
+    first, second = played(Opposed()).ratings
+    # six games are lost and one drawn is added: 400 · log10(6.5 / .5) = 445.6
+    assert (first.elo, second.elo) == pytest.approx((-222.8, 222.8), abs=0.05)
+
+
 def test_a_pair_without_success_is_an_error():
     with pytest.raises(MotetError, match="runs/one with runs/one: none of 3 episodes ended"):
         played(Talk())
