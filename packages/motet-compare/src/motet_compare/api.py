@@ -421,7 +421,7 @@ def crossplay(
     **objects: Unpack[Objects],
 ) -> CrossplayResult:
     """Play the first agent of every run with the other agents of every run, on the held-out tasks
-    of the first run.
+    of the first run. A run may also be a checkpoint, such as RUN/checkpoints/step-000050.
 
     Args:
         tasks: number of held-out tasks. Default: `evaluation.tasks`.
@@ -435,12 +435,12 @@ def crossplay(
     _refuse_strangers(runs, configs)
     with setup_in_scratch(configs[0], train=False) as (setup, scratch):
         teams = [team_of(config, setup.environment) for config in configs]
-        models = [
-            run_loop(
-                models_of(replace(setup, config=config, team=team), Path(run), scratch, "silent")
-            )
-            for run, config, team in zip(runs, configs, teams, strict=True)
-        ]
+        models = []
+        for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):
+            own = scratch / f"team-{number}"  # policies of checkpoints are written there
+            own.mkdir()
+            theirs = replace(setup, config=config, team=team)
+            models.append(run_loop(models_of(theirs, Path(run), own, "silent")))
         sampler = _of_all(models, configs[0])[1]
         return run_loop(
             play_crossplay(

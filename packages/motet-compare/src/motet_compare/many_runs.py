@@ -11,6 +11,7 @@ from motet.api.code_record import hashes_of
 from motet.api.loaded import LoadedRun, load_run
 from motet.api.setup import run_folder
 from motet.api.summary import read_summary
+from motet.config.paths import run_of_checkpoint
 from motet.errors import ConfigError
 from motet.trainer.metrics import read_metrics
 from motet.trainer.plot import moving_average
@@ -113,11 +114,15 @@ def compare(runs: Sequence[str | Path]) -> list[ComparedRun]:
 
 
 def refuse_others(runs: Sequence[str | Path], command: str) -> None:
-    """Raise ConfigError if there are fewer than two runs, or if one is not a run folder."""
+    """Raise ConfigError if there are fewer than two runs, or if one is not a run folder.
+
+    crossplay also takes checkpoints.
+    """
     if len(runs) < 2:
         raise ConfigError(f"{command} got {len(runs)} run folders, expected at least two")
     for run in runs:
-        run_folder(run)
+        if command != "crossplay" or run_of_checkpoint(Path(run)) is None:
+            run_folder(run)
 
 
 class LoadedRuns:
