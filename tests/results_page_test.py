@@ -1,5 +1,5 @@
-"""`make results`, `results-credit` and `results-real` write the tables of their pages and keep the
-text."""
+"""`make results`, `results-credit`, `results-real` and `results-self-play` write the tables of
+their pages and keep the text."""
 
 import json
 import re
@@ -16,16 +16,18 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "speed")]
 import results  # noqa: E402
 import results_credit  # noqa: E402
 import results_real  # noqa: E402
+import results_self_play  # noqa: E402
 
 for folder in (ROOT / "benchmarks", ROOT / "benchmarks" / "speed"):
     while str(folder) in sys.path:
         sys.path.remove(str(folder))
 PART = re.compile(
-    r"(<!-- measured: `make results(?:-\w+)?` writes (\w+) -->\n)(.*?)(\n<!-- /\2 -->)", re.DOTALL
+    r"(<!-- measured: `make results(?:-[\w-]+)?` writes (\w+) -->\n)(.*?)(\n<!-- /\2 -->)",
+    re.DOTALL,
 )
 
 
-@pytest.mark.parametrize("written", [results, results_credit, results_real])
+@pytest.mark.parametrize("written", [results, results_credit, results_real, results_self_play])
 def test_a_page_has_a_place_for_each_table_once_and_no_other(written):
     names = [found[2] for found in PART.finditer(written.PAGE.read_text())]
     assert sorted(names) == sorted(written.PARTS)

@@ -63,7 +63,7 @@ def _strengths(won_N: np.ndarray, played_NN: np.ndarray) -> np.ndarray:
     strength_N = np.ones(len(won_N))
     for _ in range(MOST_ROUNDS):
         pairs_NN = played_NN / (strength_N[:, None] + strength_N)
-        new_N = won_N / pairs_NN.sum(axis=1)
+        new_N: np.ndarray = won_N / pairs_NN.sum(axis=1)
         new_N /= np.exp(np.log(new_N).mean())
         if np.abs(np.log(new_N / strength_N)).max() < TOLERANCE:
             return new_N

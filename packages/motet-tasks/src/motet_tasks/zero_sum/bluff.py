@@ -19,7 +19,7 @@ may ignore them, and the speaker may always use the same.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from motet_tasks.zero_sum.game import Rules, ZeroSumGame, meant
+from motet_tasks.zero_sum.game import GameRules, ZeroSumGame, meant
 
 HIGH, LOW = CARDS = ("high", "low")
 BELIEVE, DOUBT = ANSWERS = ("believe", "doubt")
@@ -111,5 +111,5 @@ class Bluff(ZeroSumGame[Claim]):
     most_turns = 2
 
     @property
-    def rules(self) -> Rules[Claim]:
+    def rules(self) -> GameRules[Claim]:
         return RULES

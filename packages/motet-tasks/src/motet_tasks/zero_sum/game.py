@@ -22,10 +22,10 @@ TASKS: Mapping[str, int] = {"train": 1200, "eval": 240}
 """Split -> its number of tasks. They are all alike, up to the deal and the first player."""
 _NEGATIONS = {"not", "no", "never", "neither", "nor", "cannot"}
 
-Position = TypeVar("Position")
+GamePosition = TypeVar("GamePosition")
 
 
-class Rules(Protocol[Position]):
+class GameRules(Protocol[GamePosition]):
     """A game of two seats, 0 and 1, that take turns in a position. Seat 0 moves first."""
 
     text: str
@@ -34,31 +34,31 @@ class Rules(Protocol[Position]):
     """The most that a player can lose, which an illegal move costs."""
 
     @property
-    def deals(self) -> Sequence[Position]:
+    def deals(self) -> Sequence[GamePosition]:
         """The first positions, equally likely."""
         ...
 
-    def seat(self, position: Position) -> int:
+    def seat(self, position: GamePosition) -> int:
         """Return who moves."""
         ...
 
-    def moves(self, position: Position) -> Sequence[str]:
+    def moves(self, position: GamePosition) -> Sequence[str]:
         """Return the legal moves."""
         ...
 
-    def after(self, position: Position, move: str, said: str) -> Position:
+    def after(self, position: GamePosition, move: str, said: str) -> GamePosition:
         """Return the next position. `said` is the text in which the move was made."""
         ...
 
-    def won(self, position: Position) -> float | None:
+    def won(self, position: GamePosition) -> float | None:
         """Return what seat 0 has won, which seat 1 has lost. None: the game goes on."""
         ...
 
-    def known(self, position: Position) -> str:
+    def known(self, position: GamePosition) -> str:
         """Return a name of what the player who moves knows: the information set."""
         ...
 
-    def told(self, position: Position) -> str:
+    def told(self, position: GamePosition) -> str:
         """Return what the player who moves reads."""
         ...
 
@@ -66,7 +66,7 @@ class Rules(Protocol[Position]):
         """Return the move in a text. None: there is none, or it could be several."""
         ...
 
-    def optimal(self, position: Position) -> Mapping[str, float]:
+    def optimal(self, position: GamePosition) -> Mapping[str, float]:
         """Return the probability of each move of a player who cannot be exploited."""
         ...
 
@@ -84,15 +84,15 @@ def meant(text: str, meaning: Mapping[str, str]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Match(Generic[Position]):
+class Match(Generic[GamePosition]):
     """The state: a position, and who sits where."""
 
-    position: Position
+    position: GamePosition
     players: tuple[str, str]
     """The agent of each seat."""
 
 
-class ZeroSumGame(Environment[Match[Position]], Generic[Position]):
+class ZeroSumGame(Environment[Match[GamePosition]], Generic[GamePosition]):
     """A game of two players. The rewards of a game come at its end and add up to zero.
 
     An illegal or unreadable move loses the stake. Success is the reward of `ann` on a scale from 0
@@ -124,7 +124,7 @@ class ZeroSumGame(Environment[Match[Position]], Generic[Position]):
 
     @property
     @abstractmethod
-    def rules(self) -> Rules[Position]: ...
+    def rules(self) -> GameRules[GamePosition]: ...
 
     def tasks(self, split: str) -> list[Task]:
         """Return games that differ in the deal and in who moves first, each pair equally often."""
@@ -134,16 +134,16 @@ class ZeroSumGame(Environment[Match[Position]], Generic[Position]):
             for number in range(part_of(self.game, TASKS, split))
         ]
 
-    async def start(self, task: Task, seed: int) -> Match[Position]:
+    async def start(self, task: Task, seed: int) -> Match[GamePosition]:
         match, _ = self._answered(self._begin(task), seed)
         return match
 
-    def observe(self, state: Match[Position]) -> Mapping[str, Prompt]:
+    def observe(self, state: Match[GamePosition]) -> Mapping[str, Prompt]:
         mover = state.players[self.rules.seat(state.position)]
         return {mover: self.prompt(state.position)}
 
     async def step(
-        self, state: Match[Position], replies: Mapping[str, Reply], seed: int
+        self, state: Match[GamePosition], replies: Mapping[str, Reply], seed: int
     ) -> Transition:
         ((mover, reply),) = replies.items()
         move = self.rules.read(reply.text)
@@ -156,17 +156,19 @@ class ZeroSumGame(Environment[Match[Position]], Generic[Position]):
             return Transition(answered, dict.fromkeys(AGENTS, 0.0), done=False)
         return self._ended(answered, won if answered.players[0] == ANN else -won)
 
-    def prompt(self, position: Position) -> Prompt:
+    def prompt(self, position: GamePosition) -> Prompt:
         """Return the prompt of the player who moves."""
         told = self.rules.told(position)
         shown = f"{self.rules.text}\n\n{told}" if self.options.show_rules else told
         return (Message("user", shown),)
 
-    def _begin(self, task: Task) -> Match[Position]:
+    def _begin(self, task: Task) -> Match[GamePosition]:
         players = AGENTS if task.fields["first"] == ANN else (BOB, ANN)
         return Match(self.rules.deals[task.fields["deal"]], players)
 
-    def _answered(self, match: Match[Position], seed: int) -> tuple[Match[Position], float | None]:
+    def _answered(
+        self, match: Match[GamePosition], seed: int
+    ) -> tuple[Match[GamePosition], float | None]:
         """Return the match after the moves of the environment, and what the first seat has won."""
         rules, draw = self.rules, random.Random(derive(seed, "opponent"))
         while (won := rules.won(match.position)) is None and self._plays(match):
@@ -178,12 +180,14 @@ class ZeroSumGame(Environment[Match[Position]], Generic[Position]):
             match = replace(match, position=rules.after(match.position, move, move))
         return match, won
 
-    def _plays(self, match: Match[Position]) -> bool:
+    def _plays(self, match: Match[GamePosition]) -> bool:
         """Return whether the environment moves now."""
         mover = match.players[self.rules.seat(match.position)]
         return self.options.opponent != "self" and mover == BOB
 
-    def _ended(self, match: Match[Position], ann: float, illegal: str | None = None) -> Transition:
+    def _ended(
+        self, match: Match[GamePosition], ann: float, illegal: str | None = None
+    ) -> Transition:
         metrics = {
             "won": float(ann > 0),
             "drawn": float(ann == 0),

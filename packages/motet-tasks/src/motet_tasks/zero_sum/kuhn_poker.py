@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from motet_tasks.zero_sum.game import Rules, ZeroSumGame, meant
+from motet_tasks.zero_sum.game import GameRules, ZeroSumGame, meant
 
 CARDS = ("jack", "queen", "king")
 """From the lowest to the highest."""
@@ -114,5 +114,5 @@ class KuhnPoker(ZeroSumGame[Hand]):
     most_turns = 3
 
     @property
-    def rules(self) -> Rules[Hand]:
+    def rules(self) -> GameRules[Hand]:
         return RULES

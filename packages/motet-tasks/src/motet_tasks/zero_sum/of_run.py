@@ -15,7 +15,7 @@ from motet_tasks.zero_sum.exploitability import (
     mean_reward,
     positions,
 )
-from motet_tasks.zero_sum.game import ANN, BOB, Rules, ZeroSumGame
+from motet_tasks.zero_sum.game import ANN, BOB, GameRules, ZeroSumGame
 
 Seats = tuple[str, str]
 """The agent of each seat."""
@@ -88,7 +88,9 @@ def _policy(
     return found
 
 
-def _moves(answers: Mapping[str, float], rules: Rules[Any], position: Any) -> Mapping[str, float]:
+def _moves(
+    answers: Mapping[str, float], rules: GameRules[Any], position: Any
+) -> Mapping[str, float]:
     """Return the probabilities of the legal moves, from those of the answers.
 
     Raises: ConfigError if two answers mean one move: the other player might tell them apart.

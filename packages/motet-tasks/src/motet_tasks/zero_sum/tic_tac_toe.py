@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from motet_tasks.zero_sum.game import Rules, ZeroSumGame
+from motet_tasks.zero_sum.game import GameRules, ZeroSumGame
 
 EMPTY = " "
 MARKS = "XO"
@@ -88,5 +88,5 @@ class TicTacToe(ZeroSumGame[Board]):
     few_positions = False
 
     @property
-    def rules(self) -> Rules[Board]:
+    def rules(self) -> GameRules[Board]:
         return RULES
