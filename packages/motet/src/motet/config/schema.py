@@ -609,6 +609,8 @@ def _unfit_teachers(config: RunKeys) -> list[Complaint]:
             )
         elif trained:
             wrong = f"names policy {trained[0]}, which is trained: use one with train: frozen"
+        elif moving := [name for name in names if config.policies[name].snapshots is not None]:
+            wrong = f"names policy {moving[0]}, whose weights change: use one without snapshots"
         elif away:
             wrong = (
                 f"names policy {away[0]}, whose endpoint gives no log-probabilities of what others "

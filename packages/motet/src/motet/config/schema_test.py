@@ -151,6 +151,16 @@ def test_a_teacher_is_a_frozen_model_that_the_kl_divergence_reads():
         ({"teacher": "oldest"}, facts("team.aux.teacher … 'oldest' … aux, main, old")),
         ({"teacher": "main"}, facts("team.aux.teacher … main … trained … train: frozen")),
         (
+            {
+                "policies": {
+                    "aux": {"model": "tiny"},
+                    "main": {"model": "tiny"},
+                    "old": {**KEPT["old"], "snapshots": {"of": "main", "every": 1, "keep": 1}},
+                }
+            },
+            facts("team.aux.teacher … old … without snapshots"),
+        ),
+        (
             {"algorithm": {"name": "magrpo"}},
             facts("team.aux.teacher … magrpo … no KL … distillation"),
         ),
