@@ -232,16 +232,18 @@ def useless() -> Iterator[Sequence[str]]:
 
 def curves() -> str:
     """Draw the success of every rule over the steps, which have equal numbers of completions."""
-    figure, places = plt.subplots(1, len(RULES), figsize=(4 * len(RULES), 3.2), sharey=True)
-    for place, (game, experiments) in zip(places, RULES.items(), strict=True):
+    figure, places = plt.subplots(2, 3, figsize=(12, 7), sharey=True)
+    for place, (game, experiments) in zip(places.flat, RULES.items(), strict=False):
         for rule, one in experiments.items():
             runs = np.array([_successes(one.folder(seed)) for seed in one.seeds])
             smooth = np.stack([np.convolve(run, np.ones(5) / 5, "valid") for run in runs])
             place.plot(np.arange(5, runs.shape[1] + 1), smooth.mean(0), label=rule.replace("`", ""))
         place.set_title(game)
         place.set_xlabel("step")
-        place.legend(fontsize=6)
-    places[0].set_ylabel("success in training, mean of five steps and five seeds")
+        place.set_ylabel("success in training")
+        place.legend(fontsize=8)
+    for place in places.flat[len(RULES) :]:
+        place.axis("off")
     figure.tight_layout()
     figure.savefig(PLOT, dpi=110)
     plt.close(figure)
