@@ -104,12 +104,12 @@ class Digits:
     def _with_step(self, row: int, column: int, digit: int) -> tuple["Digits", float]:
         counted = replace(self, steps=self.steps + 1)
         inside = 0 <= row < self.size and 0 <= column < self.size
-        if not inside or self.cells[row][column] or digit not in candidates(self.cells, row, column):
+        possible = candidates(self.cells, row, column) if inside else set()
+        if digit not in possible or self.cells[row][column]:
             return counted, IMPOSSIBLE
-        choices = len(candidates(self.cells, row, column))
         cells = _with(self.cells, row, column, digit)
         filled, area = _filled(cells), self.size**2
-        reward = ACTION + {1: ONLY, 2: ONE_OF_TWO}.get(choices, 0.0)
+        reward = ACTION + {1: ONLY, 2: ONE_OF_TWO}.get(len(possible), 0.0)
         reward += SHARE / area + FILLED * filled / area + LEFT * (filled < area)
         reward += CONSTRAINT * (_constraints(cells) - _constraints(self.cells))
         return replace(counted, cells=cells), reward

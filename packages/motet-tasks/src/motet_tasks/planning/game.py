@@ -60,7 +60,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Play:
-    """The state: the puzzle as it stands, the last proposal if there is one, and the turn to play."""
+    """The state: the puzzle as it stands, the last proposal if there is one, and turns played."""
 
     puzzle: Puzzle
     proposal: Proposal | None = None

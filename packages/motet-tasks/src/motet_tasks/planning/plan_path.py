@@ -17,8 +17,9 @@ class PlanPath(PlanningGame):
 
     name = "plan_path"
     rules = (
-        "Find a way through the maze from S to G. `.` is free, `#` is a wall. The moves are U (up), "
-        "D (down), L (left) and R (right). An action is the list of all moves. Few moves are better."
+        "Find a way through the maze from S to G. `.` is free, `#` is a wall. The moves are U "
+        "(up), D (down), L (left) and R (right). An action is the list of all moves. Few moves are "
+        "better."
     )
     example = '["R", "R", "D"]'
     no_proposal = -2.0

@@ -44,9 +44,7 @@ def shortest(
     return None
 
 
-def _moves_to(
-    position: Position, came: dict[Position, tuple[Position, str] | None]
-) -> list[str]:
+def _moves_to(position: Position, came: dict[Position, tuple[Position, str] | None]) -> list[str]:
     moves = []
     step = came[position]
     while step is not None:
