@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign lint size results results-credit results-real results-self-play bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign lint size results results-credit results-real results-games results-self-play bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -112,6 +112,9 @@ results-credit: install  ## the runs behind docs/credit.md: credit rules, and us
 
 results-real: install  ## the runs behind docs/real.md: a pretrained model (hours on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_real.py
+
+results-games: install  ## the runs behind docs/games.md: small planning games and their controls (an hour on two cores)
+	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_games.py
 
 results-self-play: install  ## the runs behind docs/self_play.md: exploitability, and play against an optimal player (an hour on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_self_play.py

@@ -59,7 +59,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Play:
+class PuzzleState:
     """The state: the puzzle as it stands, the last proposal if there is one, and turns played."""
 
     puzzle: Puzzle
@@ -67,7 +67,7 @@ class Play:
     turn: int = 0
 
 
-class PlanningGame(Environment[Play]):
+class PlanningGame(Environment[PuzzleState]):
     """Every turn is paid. An episode ends when the puzzle is over, or after the last turn."""
 
     branches = True
@@ -132,10 +132,10 @@ class PlanningGame(Environment[Play]):
                 )
         return tasks
 
-    async def start(self, task: Task, seed: int) -> Play:
-        return Play(self.read(task.fields["rows"]))
+    async def start(self, task: Task, seed: int) -> PuzzleState:
+        return PuzzleState(self.read(task.fields["rows"]))
 
-    def observe(self, state: Play) -> Mapping[str, Prompt]:
+    def observe(self, state: PuzzleState) -> Mapping[str, Prompt]:
         stands = f"{self.rules}\n\n{state.puzzle.told()}\n\n"
         asked = {
             TOOL: stands + self._asked_of_tool(),
@@ -143,7 +143,7 @@ class PlanningGame(Environment[Play]):
         }
         return {agent: (Message("user", asked[agent]),) for agent in self.agents}
 
-    async def step(self, state: Play, replies: Mapping[str, Reply], seed: int) -> Transition:
+    async def step(self, state: PuzzleState, replies: Mapping[str, Reply], seed: int) -> Transition:
         action = answered(replies[PLANNER].text) or []
         puzzle, team = state.puzzle.played(action)
         rewards = {PLANNER: team + (team if action else NO_PLAN)}
@@ -157,7 +157,7 @@ class PlanningGame(Environment[Play]):
             figures["tool_solves"] = float(proposed.solved)
         turn = state.turn + 1
         return Transition(
-            Play(puzzle, proposal, turn),
+            PuzzleState(puzzle, proposal, turn),
             rewards,
             puzzle.over or turn >= self._turns,
             figures,
@@ -211,7 +211,7 @@ class PlanningGame(Environment[Play]):
 
     # ------------------------------------------------------------ right answers, chat
 
-    def solve(self, state: Play, seed: int) -> dict[str, str]:
+    def solve(self, state: PuzzleState, seed: int) -> dict[str, str]:
         found = str(state.puzzle.solution() or [])
         code = self.options.tool == "code"
         said = {

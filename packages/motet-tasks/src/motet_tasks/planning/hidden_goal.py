@@ -2,9 +2,9 @@
 
 `scout` sees the walls and the goal, and writes where the goal is. `planner` reads this, sees
 everything but the goal, and writes the moves. So each has one half of what is needed. A cell is
-two numbers, and demonstrations count in several ways: row or column first, from the top left or the
-bottom right corner. All are made of the same digits, and the two agents' ways are drawn
-independently. So after the warm-up no agent knows how the other one counts.
+two digits, its row and its column, and demonstrations count them in two ways: from the top left or
+from the bottom right corner. The two agents' ways are drawn independently. So after the warm-up no
+agent knows how the other one counts.
 """
 
 import random
@@ -27,23 +27,23 @@ SCOUT, PLANNER = "scout", "planner"
 AGENTS = (SCOUT, PLANNER)
 CONVENTIONS = (
     "row, column",
-    "column, row",
     "row, column from the bottom right",
+    "column, row",
     "column, row from the bottom right",
 )
 
 
 def named(cell: Cell, size: int, convention: int) -> str:
     """Return a cell as two digits that count from 1, in one of CONVENTIONS."""
-    row, column = cell if convention < 2 else (size - 1 - cell[0], size - 1 - cell[1])
-    first, second = (row, column) if convention % 2 == 0 else (column, row)
+    row, column = cell if convention % 2 == 0 else (size - 1 - cell[0], size - 1 - cell[1])
+    first, second = (row, column) if convention < 2 else (column, row)
     return f"{first + 1}{second + 1}"
 
 
 class TinyOptions(Settings):
     """Options of the small games."""
 
-    conventions: int = Field(4, ge=1, le=len(CONVENTIONS))
+    conventions: int = Field(2, ge=1, le=len(CONVENTIONS))
     """Number of ways to count that the demonstrations mix."""
     train_tasks: PositiveInt = 4000
     """Number of puzzles of the split train."""
@@ -63,7 +63,11 @@ class Sight:
 
 class HiddenGoal(Environment[Sight]):
     """Two turns. Both agents get the same reward, at the end only: the published one of the
-    planner's moves (maze.py, warehouse.py), or −2 without moves."""
+    planner's moves (maze.py, warehouse.py), or −2 without moves.
+
+    No more moves are made than the fewest that solve the puzzle. Otherwise the planner would try
+    all cells that a message may mean, one after the other.
+    """
 
     agents: Sequence[str] = AGENTS
     branches = True
@@ -109,7 +113,7 @@ class HiddenGoal(Environment[Sight]):
             told = replace(state, message=replies[SCOUT].text)
             return Transition(told, dict.fromkeys(AGENTS, 0.0), done=False)
         moves = list(replies[PLANNER].text.strip())
-        moved, reward = state.puzzle.played(moves)
+        moved, reward = state.puzzle.played(moves[: len(_moves(state))])
         return Transition(
             replace(state, puzzle=moved),
             dict.fromkeys(AGENTS, reward if moves else NO_PLAN),
@@ -183,7 +187,7 @@ class TinyPlanPath(HiddenGoal):
 
         size: int = Field(4, ge=3, le=9)
         """Rows and columns of the maze."""
-        walls: float = Field(0.22, ge=0.0, le=0.5)
+        walls: float = Field(0.15, ge=0.0, le=0.5)
         """The probability of each cell to be a wall."""
 
     options: Options

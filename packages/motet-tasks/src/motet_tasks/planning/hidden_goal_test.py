@@ -59,12 +59,14 @@ def test_both_are_paid_for_the_moves_at_the_end():
     assert last.rewards == pytest.approx(dict.fromkeys(("scout", "planner"), 1.0 + 0.99 + 1.5))
     _, wrong = played("13", "U")
     assert (wrong.success, wrong.rewards["scout"]) == (0.0, pytest.approx(-0.08))
+    _, around = played("13", "DURR")
+    assert (around.success, around.rewards["scout"]) == (0.0, pytest.approx(-0.98 + 1.01))
     _, silent = played("13", " ")
     assert silent.rewards["planner"] == -2.0
 
 
 def test_a_cell_has_a_name_in_every_way_to_count():
-    assert [named((0, 2), 4, way) for way in range(4)] == ["13", "31", "42", "24"]
+    assert [named((0, 2), 4, way) for way in range(4)] == ["13", "42", "31", "24"]
     for way in range(4):
         cells = {named((row, column), 4, way) for row in range(4) for column in range(4)}
         assert len(cells) == 16, "a name means one cell"
@@ -72,8 +74,9 @@ def test_a_cell_has_a_name_in_every_way_to_count():
 
 def test_demonstrations_mix_agents_and_ways_to_count_evenly():
     task = GAME.chat_task("S.G./.#../..../....")
-    shown = [GAME.demonstrate(task, seed) for seed in range(800)]
-    labels = Counter(GAME.convention(task, one.agent, one.text) for one in shown)
+    every = TinyPlanPath(TinyPlanPath.Options(conventions=4))
+    shown = [every.demonstrate(task, seed) for seed in range(800)]
+    labels = Counter(every.convention(task, one.agent, one.text) for one in shown)
     assert set(labels) == {*CONVENTIONS, "moves"}
     assert all(70 < labels[name] < 130 for name in CONVENTIONS)
     assert {one.text for one in shown if one.agent == "planner"} == {"RR"}

@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 
 Cell: TypeAlias = tuple[int, int]
 """Row and column, from the top left corner."""
-Position = TypeVar("Position", bound=Hashable)
+Node = TypeVar("Node", bound=Hashable)
 
 MOVES = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 
@@ -23,15 +23,15 @@ def distance(one: Cell, other: Cell) -> int:
 
 
 def shortest(
-    start: Position,
-    reached: Callable[[Position], bool],
-    following: Callable[[Position], Iterator[tuple[str, Position]]],
+    start: Node,
+    reached: Callable[[Node], bool],
+    following: Callable[[Node], Iterator[tuple[str, Node]]],
 ) -> list[str] | None:
     """Return the fewest moves from `start` to a position that is `reached`; None if there are none.
 
     `following` yields the moves that are possible in a position, each with the next position.
     """
-    came: dict[Position, tuple[Position, str] | None] = {start: None}
+    came: dict[Node, tuple[Node, str] | None] = {start: None}
     waiting = deque([start])
     while waiting:
         position = waiting.popleft()
@@ -44,7 +44,7 @@ def shortest(
     return None
 
 
-def _moves_to(position: Position, came: dict[Position, tuple[Position, str] | None]) -> list[str]:
+def _moves_to(position: Node, came: dict[Node, tuple[Node, str] | None]) -> list[str]:
     moves = []
     step = came[position]
     while step is not None:

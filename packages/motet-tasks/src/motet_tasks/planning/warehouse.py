@@ -35,7 +35,7 @@ CHARACTERS = {has: mark for mark, has in MARKS.items()}
 NEAREST = 2
 """Boxes are drawn at least so far from each goal."""
 
-Position: TypeAlias = tuple[Cell, frozenset[Cell]]
+Layout: TypeAlias = tuple[Cell, frozenset[Cell]]
 """The player and the boxes."""
 
 
@@ -104,13 +104,13 @@ class Warehouse:
     def _potential(self) -> float:
         return -sum(min(distance(box, goal) for goal in self.goals) for box in self.boxes)
 
-    def _following(self, position: Position) -> Iterator[tuple[str, Position]]:
+    def _following(self, position: Layout) -> Iterator[tuple[str, Layout]]:
         for move in MOVES:
             to = self._after(position, move)
             if to is not None:
                 yield move, to
 
-    def _after(self, position: Position, move: str) -> Position | None:
+    def _after(self, position: Layout, move: str) -> Layout | None:
         """Return the position after a move, or None if a wall or a box is in the way."""
         player, boxes = position
         to = beside(player, move)
