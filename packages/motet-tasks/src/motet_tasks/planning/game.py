@@ -117,7 +117,8 @@ class PlanningGame(Environment[PuzzleState]):
 
     def _drawn(self, part: str, size: int, seen: set[tuple[str, ...]]) -> list[Task]:
         """Draw puzzles that are not in `seen`, and add them to it."""
-        draw, tasks = random.Random(f"{self.name} {part} {self.options.seed}"), []
+        draw = random.Random(f"{self.name} {part} {self.options.seed}")
+        tasks: list[Task] = []
         tries = 0
         while len(tasks) < size:
             rows = self.draw(draw).rows()
