@@ -22,6 +22,11 @@ CONFIGS = {
     "functions": ["warmup.steps=2"],
     "quickstart_madpo_iter": ["warmup.steps=2"],
     "quickstart_marlhf": ["warmup.steps=2", "reward_model.tasks=2", "reward_model.iterations=2"],
+    "plan_path": [
+        *(word.replace("layers: 1", "layers: 1, context: 4096") for word in EMBEDDED),
+        "rollout.samples=[2, 2]",
+    ],
+    "plan_path_tiny": ["warmup.steps=2"],
     "taboo": [
         *(word.replace("qwen", "smol") for word in EMBEDDED),
         "team.describer.decode=null",
