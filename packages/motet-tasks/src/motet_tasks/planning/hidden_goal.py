@@ -45,7 +45,7 @@ class TinyOptions(Settings):
 
     conventions: int = Field(2, ge=1, le=len(CONVENTIONS))
     """Number of ways to count that the demonstrations mix."""
-    train_tasks: PositiveInt = 4000
+    train_tasks: PositiveInt = 20_000
     """Number of puzzles of the split train."""
     eval_tasks: PositiveInt = 200
     """Number of puzzles that are held out."""
@@ -214,6 +214,8 @@ class TinySokoban(HiddenGoal):
     class Options(TinyOptions):
         """Options of the small Sokoban."""
 
+        train_tasks: PositiveInt = 4000
+        """Number of puzzles of the split train."""
         size: int = Field(6, ge=5, le=9)
         """Rows and columns of the room, with its outer walls."""
         floor: float = Field(0.8, gt=0.5, le=1.0)
