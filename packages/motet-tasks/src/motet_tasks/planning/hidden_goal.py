@@ -3,8 +3,8 @@
 `scout` sees the walls and the goal, and writes where the goal is. `planner` reads this, sees
 everything but the goal, and writes the moves. So each has one half of what is needed. A cell is
 two digits, its row and its column, and demonstrations count them in two ways: from the top left or
-from the bottom right corner. The two agents' ways are drawn independently. So after the warm-up no
-agent knows how the other one counts.
+from the bottom right corner. The two agents' ways are drawn independently, the first twice as often
+as the second. So after the warm-up no agent knows how the other one counts.
 """
 
 import random
@@ -130,7 +130,8 @@ class HiddenGoal(Environment[Sight]):
         if agent == SCOUT:
             return "\n".join(scout) + "\ngoal "
         rows = state.puzzle.rows() if self.options.shown else planner
-        return "\n".join(rows) + f"\ngoal {state.message}\nmoves "
+        stands = named(_stands(state.puzzle), len(rows), 0)
+        return "\n".join(rows) + f"\ngoal {state.message} from {stands} moves "
 
     def _say(self, state: Sight, convention: int) -> str:
         return named(self.views(state.puzzle)[2], len(state.puzzle.rows()), convention)
@@ -138,10 +139,13 @@ class HiddenGoal(Environment[Sight]):
     # ------------------------------------------------------------ right answers, chat
 
     def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """Return the goal in a random way to count, or the moves to a goal that is named so."""
+        """Return the goal in a random way to count, or the moves to a goal that is named so.
+
+        The first way is drawn twice as often as any other.
+        """
         draw = random.Random(seed)
         state, agent = self._begin(task), draw.choice(AGENTS)
-        message = self._say(state, draw.randrange(self.options.conventions))
+        message = self._say(state, max(0, draw.randrange(-1, self.options.conventions)))
         if agent == SCOUT:
             return Demonstration(agent, self._prompt(state, agent), message, turn=0)
         told = replace(state, message=message)
@@ -173,6 +177,10 @@ class HiddenGoal(Environment[Sight]):
         return f"{texts.get(SCOUT, '').strip()} → {texts.get(PLANNER, '').strip()}"
 
 
+def _stands(puzzle: Maze | Warehouse) -> Cell:
+    return puzzle.at if isinstance(puzzle, Maze) else puzzle.player
+
+
 def _moves(state: Sight) -> str:
     return "".join(state.puzzle.solution() or [])
 
@@ -187,7 +195,7 @@ class TinyPlanPath(HiddenGoal):
 
         size: int = Field(4, ge=3, le=9)
         """Rows and columns of the maze."""
-        walls: float = Field(0.15, ge=0.0, le=0.5)
+        walls: float = Field(0.1, ge=0.0, le=0.5)
         """The probability of each cell to be a wall."""
 
     options: Options
