@@ -30,22 +30,22 @@ def run(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def chess(tmp_path, monkeypatch):
-    """An installed package chess-games 1.5, whose module is called chess."""
-    (tmp_path / "chess.py").write_text(
-        "import motet\nclass Chess(motet.Environment):\n    pass\ndef pay(task, texts):\n    pass\n"
+def gobang(tmp_path, monkeypatch):
+    """An installed package gobang-games 1.5, whose module is called gobang."""
+    (tmp_path / "gobang.py").write_text(
+        "import motet\nclass Gobang(motet.Environment):\n    pass\ndef pay(task, texts):\n    pass\n"
     )
-    info = tmp_path / "chess_games-1.5.dist-info"
+    info = tmp_path / "gobang_games-1.5.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: chess-games\nVersion: 1.5\n")
-    (info / "top_level.txt").write_text("chess\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gobang-games\nVersion: 1.5\n")
+    (info / "top_level.txt").write_text("gobang\n")
     (info / "entry_points.txt").write_text(
-        "[motet.environments]\nchess = chess:Chess\n[motet.rewards]\npay = chess:pay\n"
+        "[motet.environments]\ngobang = gobang:Gobang\n[motet.rewards]\npay = gobang:pay\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     installed.installed.cache_clear()
     yield
-    sys.modules.pop("chess", None)
+    sys.modules.pop("gobang", None)
     installed.installed.cache_clear()
 
 
@@ -74,17 +74,17 @@ def test_the_package_of_a_named_environment_is_recorded():
 
 
 @pytest.mark.parametrize("key", ["environment", "reward"])
-def test_a_part_of_somebodys_package_has_its_version(chess, key):
-    name = {"environment": "chess", "reward": "pay"}[key]
+def test_a_part_of_somebodys_package_has_its_version(gobang, key):
+    name = {"environment": "gobang", "reward": "pay"}[key]
     config = make_config(run_config(**{key: {"name": name}}))
-    assert versions_of(config) == {**OF_LIBRARIES, "chess-games": "1.5"}
+    assert versions_of(config) == {**OF_LIBRARIES, "gobang-games": "1.5"}
 
 
-def test_a_module_of_somebodys_package_has_its_version_once_it_is_loaded(chess):
-    config = make_config(run_config(reward={"name": "chess:pay"}))
+def test_a_module_of_somebodys_package_has_its_version_once_it_is_loaded(gobang):
+    config = make_config(run_config(reward={"name": "gobang:pay"}))
     assert versions_of(config) == OF_LIBRARIES, "nothing is loaded for a look at the versions"
-    load_object("chess:pay")
-    assert versions_of(config) == {**OF_LIBRARIES, "chess-games": "1.5"}
+    load_object("gobang:pay")
+    assert versions_of(config) == {**OF_LIBRARIES, "gobang-games": "1.5"}
 
 
 def test_a_verifier_and_a_cluster_have_the_versions_of_their_packages():

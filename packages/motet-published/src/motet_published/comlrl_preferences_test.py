@@ -98,7 +98,8 @@ BOTH = {
     "collaboration_mode": ("centralized", {
         "madpo": ("centralized.tags", {"helper": "auxiliary", "main": "main"}),
         "marlhf": ("team", {"joint": {
-            "policy": ["joint"], "system": None, "decode": None, "tools": []}})}),
+            "policy": ["joint"], "teacher": None, "system": None, "decode": None,
+            "tools": []}})}),
     "dpo_beta": (0.3, {"madpo": (f"{MADPO}.beta", 0.3)}),
     "rl_algorithm": ("maac", {"marlhf": ("algorithm.credit.kind", "critic")}),
     "reward_model_name": ("other/model", {"marlhf": ("models.reward.path", "other/model")}),

@@ -99,6 +99,12 @@ class Parts:
     publisher: Stage = field(default_factory=Stage)
     samples_beside = False
 
+    def play_snapshots(self, step: int | None) -> dict[str, int]:
+        return {}
+
+    def store_snapshots(self, step: int) -> None:
+        pass
+
     def timings(self) -> Mapping[str, float]:
         return self.sampler.timings() if isinstance(self.sampler, Timed) else {}
 

@@ -25,7 +25,9 @@ Group = Literal[
 
 EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "tasks": {
+        "commands": ("exploitability",),
         "environments": (
+            "bluff",
             "bug_fix",
             "bug_fix_tiny",
             "code_completion",
@@ -33,6 +35,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "debate",
             "function_examples",
             "house_build",
+            "kuhn_poker",
             "length_ratio",
             "plan_path",
             "plan_path_tiny",
@@ -42,6 +45,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "sudoku",
             "taboo",
             "telegram",
+            "tic_tac_toe",
             "writing",
         ),
         "configs": (
@@ -59,6 +63,10 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "gsm8k_verifier",
             "house_build",
             "humaneval",
+            "kuhn_poker_tiny",
+            "kuhn_poker_tiny_past",
+            "kuhn_poker_tiny_plain",
+            "kuhn_poker_tiny_two",
             "mbpp",
             "minecraft_tiny",
             "minecraft_tiny_frozen",
@@ -72,6 +80,7 @@ EXTRAS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "sudoku",
             "taboo",
             "telegram",
+            "tic_tac_toe_tiny",
             "tinygsm_debate",
             "tldr",
             "tldr_length",
