@@ -68,6 +68,13 @@ def test_a_stopped_distillation_resumes_to_the_same_weights(taught, tmp_path):
     assert {**cut, "student/README.md": b""} == {**whole, "student/README.md": b""}
 
 
+def test_a_student_is_not_told_to_explore_or_to_stay_where_it_began(train, tmp_path):
+    reward = {"max_truncated": 0.9, "max_kl": 1.0, "min_entropy": 0.1}
+    config = motet.distilled_config(train(run_config(alarms=reward), runs=tmp_path))
+    assert config.alarms.max_truncated == 0.9
+    assert config.alarms.max_kl is config.alarms.min_entropy is None
+
+
 def test_what_cannot_be_distilled_is_refused(train, tmp_path):
     team = train(run_config(), runs=tmp_path)
     with pytest.raises(ConfigError, match=facts("has no config.yaml")):

@@ -14,6 +14,9 @@ from motet.errors import ConfigError
 from motet.user_code.blocking import blocking
 
 STUDENT = "student"
+QUIET = ("max_kl", "max_frac_return_zero_std", "max_duplicates", "min_entropy")
+"""Alarms that mean nothing here: a student begins far from its teachers, learns where all rewards
+are equal, and need not explore."""
 
 
 @blocking
@@ -116,6 +119,7 @@ def distilled_config(
     }
     plain.pop("schedule")  # there is one policy
     plain["rollout"] = {**plain["rollout"], "refill": 0}
+    plain["alarms"] = {**plain["alarms"], **dict.fromkeys(QUIET)}
     return make_config(plain, overrides)
 
 
