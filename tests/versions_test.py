@@ -33,14 +33,14 @@ def run(tmp_path, monkeypatch) -> Path:
 def gobang(tmp_path, monkeypatch):
     """An installed package gobang-games 1.5, whose module is called gobang."""
     (tmp_path / "gobang.py").write_text(
-        "import motet\nclass Gobang(motet.Environment):\n    pass\ndef pay(task, texts):\n    pass\n"
+        "import motet\nclass Game(motet.Environment):\n    pass\ndef pay(task, texts):\n    pass\n"
     )
     info = tmp_path / "gobang_games-1.5.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gobang-games\nVersion: 1.5\n")
     (info / "top_level.txt").write_text("gobang\n")
     (info / "entry_points.txt").write_text(
-        "[motet.environments]\ngobang = gobang:Gobang\n[motet.rewards]\npay = gobang:pay\n"
+        "[motet.environments]\ngobang = gobang:Game\n[motet.rewards]\npay = gobang:pay\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     installed.installed.cache_clear()
