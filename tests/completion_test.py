@@ -54,7 +54,9 @@ def complete(tmp_path):
     ("line", "offered"),
     [
         ("motet tr", ["train"]),
-        pytest.param("motet e", ["episodes", "evaluate", "exploitability", "export"], marks=pytest.mark.wide),
+        pytest.param(
+            "motet e", ["episodes", "evaluate", "exploitability", "export"], marks=pytest.mark.wide
+        ),
         ("motet train con", ["configs/quickstart.yaml", "configs/relay.yaml"]),
         pytest.param("motet check configs/re", ["configs/relay.yaml"], marks=pytest.mark.wide),
         ("motet train relay_t", ["relay_tree"]),
