@@ -75,6 +75,11 @@ def test_a_student_is_not_told_to_explore_or_to_stay_where_it_began(train, tmp_p
     assert config.alarms.max_kl is config.alarms.min_entropy is None
 
 
+def test_adapters_of_a_student_and_its_teachers_share_one_model(train, tmp_path):
+    config = motet.distilled_config(train(run_config(policies=LORA), runs=tmp_path))
+    assert list(config.models) == ["tiny"]
+
+
 def test_what_cannot_be_distilled_is_refused(train, tmp_path):
     team = train(run_config(), runs=tmp_path)
     with pytest.raises(ConfigError, match=facts("has no config.yaml")):

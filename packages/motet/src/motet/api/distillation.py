@@ -85,9 +85,11 @@ def distilled_config(
     models, policies = _models(loaded), dict(plain["policies"])
     first = config.policies[trained[0]]
     assert first.model is not None
-    models[STUDENT] = dict(models[first.model])
+    # Adapters of the student and its teachers share one copy of the model.
+    own = first.model if first.train == "lora" and model is None else STUDENT
+    models[own] = dict(models[first.model])
     if model is not None:
-        models[STUDENT]["path"] = model
+        models[own]["path"] = model
     for each in trained:
         folder = loaded.sources(each)[0]
         if config.policies[each].train == "lora":
@@ -99,7 +101,7 @@ def distilled_config(
             assert base is not None
             models[f"{base}-{each}"] = {**models[base], "path": str(folder)}
             policies[each] = {"model": f"{base}-{each}", "train": "frozen"}
-    policies[STUDENT] = {"model": STUDENT, "train": first.train}
+    policies[STUDENT] = {"model": own, "train": first.train}
     if first.train == "lora" and first.lora is not None:
         policies[STUDENT]["lora"] = first.lora.model_dump(mode="json")
     team = {
