@@ -11,6 +11,7 @@ from statistics import mean
 import real_tasks
 import results
 import torch
+from chat_picture import draw_learned
 from real_tasks import MODEL, THREE
 from results import Part, tabled
 from results_runs import ROOT, Experiment, heldout, motet, summary
@@ -35,7 +36,28 @@ CONTROLS = {
         ("policies.guesser={model: smol, train: frozen, lora: null}",),
         THREE,
     ),
+    "one adapter plays both": Experiment(
+        "taboo_one_policy",
+        "taboo",
+        (
+            "policies={both: {model: smol, train: lora, lora: {rank: 16, alpha: 32}}, "
+            "describer: null, guesser: null}",
+            "team.describer.policy=both",
+            "team.guesser.policy=both",
+        ),
+        THREE,
+    ),
 }
+PICTURE = ROOT / "docs" / "taboo.png"
+LONG_PROMPTS = (
+    "team.describer.system='You play a word game. Your partner must find a word, and reads your "
+    "sentence without it. Say what kind of thing it is, what it looks like, where it is found and "
+    "what people do with it. For example, for igloo: a round house of snow in the far north.'",
+    "team.guesser.system='You play a word game. A word was removed from a description. Name three "
+    "different common nouns that it may be, and nothing else. For example, for: a round house of "
+    "snow in the far north, answer: igloo, hut, tent'",
+)
+"""An untrained team that is told what to do, in place of one that has learned it."""
 
 
 def taboo() -> Iterator[Sequence[str]]:
@@ -68,7 +90,32 @@ def controls() -> Iterator[Sequence[str]]:
             motet("messages", str(TABOO.folder(seed)), how, "1")["success"] for seed in THREE
         ]
     for name, values in rows.items():
-        yield (name, *(f"{value:.3f}" for value in values), f"{mean(values):.3f}")
+        yield _means(name, values)
+
+
+def baselines() -> Iterator[Sequence[str]]:
+    """The trained team beside untrained ones, which may choose among several answers."""
+    yield ("team", *(f"seed {seed}" for seed in THREE), "mean", "tokens")
+    folders = [TABOO.folder(seed) for seed in THREE]
+    tables = [motet("baselines", str(folder))["rows"] for folder in folders]
+    for rows in zip(*tables, strict=True):
+        name = rows[0]["protocol"]
+        successes = [row["success"]["mean"] for row in rows]
+        yield _means(name, successes, f"{mean(row['tokens_per_task'] for row in rows):.0f}")
+    starts = [str(folder / "checkpoints" / "step-000000") for folder in folders]
+    told = [motet("evaluate", start, *LONG_PROMPTS)["success"] for start in starts]
+    yield _means("untrained team, told how to play", told, "")
+
+
+def _means(name: str, values: Sequence[float], *more: str) -> Sequence[str]:
+    return (name, *(f"{value:.3f}" for value in values), f"{mean(values):.3f}", *more)
+
+
+def picture() -> str:
+    """Draw what seed 0 has learned, as chats."""
+    before, after = _evaluations(TABOO.folder(0))
+    words = draw_learned(before, after, PICTURE)
+    return f"![{', '.join(words)}: described and guessed before and after training]({PICTURE.name})"
 
 
 def crossplay() -> str:
@@ -143,6 +190,8 @@ def samples() -> str:
 PARTS = {
     "taboo": Part(tabled(taboo), (TABOO,)),
     "samples": Part(samples, (TABOO,)),
+    "picture": Part(picture, (TABOO,)),
+    "baselines": Part(tabled(baselines), (TABOO,)),
     "controls": Part(tabled(controls), (TABOO, *CONTROLS.values())),
     "crossplay": Part(crossplay, (TABOO,)),
     "english": Part(tabled(english), (TABOO,)),
