@@ -123,6 +123,40 @@ USELESS = {
     )
 }
 """Game -> the agent that its environment ignores, and its runs."""
+TREE = ("rollout.samples=[2, 2, 2]", "train.tasks_per_step=24")
+INFLUENCE = {
+    weight: Experiment(
+        f"influence_Whispers_{_short(weight)}",
+        "benchmarks/credit_games.yaml",
+        (
+            *_game("Whispers", 3),
+            *LONG,
+            *TREE,
+            f"algorithm={{name: dr_mamr, credit: {{influence: {weight}}}}}",
+        ),
+        SEEDS,
+    )
+    for weight in ("1e-9", "0.1", "0.5")
+}
+"""Weight of the influence -> its runs. The smallest only measures it."""
+IN_SEQUENCE = {
+    f"{kind}, rate {rate}": Experiment(
+        f"sequence_{kind}_{_short(rate)}",
+        "benchmarks/credit_games.yaml",
+        (
+            *_game("SameDigit", 3),
+            ALIGNED,
+            "algorithm={name: magrpo}",
+            "train.max_step_kl=null",
+            f"optimizer.learning_rate={rate}",
+            *((f"schedule.kind={kind}",) if kind == "sequential" else ()),
+        ),
+        SEEDS,
+    )
+    for rate in ("1e-3", "3e-3", "1e-2")
+    for kind in ("simultaneous", "sequential")
+}
+"""Whether policies learn at once, and their rate -> runs whose steps have no bound."""
 
 
 # ------------------------------------------------------------------------------------------- tables
@@ -230,6 +264,35 @@ def useless() -> Iterator[Sequence[str]]:
         )
 
 
+def influence() -> Iterator[Sequence[str]]:
+    """What paying for influence changes, and how much the first two agents have in the end."""
+    yield ("weight", "before", "after", "steps to .8", "nats of ann", "nats of bob")
+    for weight, one in INFLUENCE.items():
+        folders = [one.folder(seed) for seed in one.seeds]
+        yield (
+            f"{float(weight):g}",
+            f"{mean(heldout(folder, 'before') for folder in folders):.2f}",
+            _interval([heldout(folder, "after") for folder in folders]),
+            _median_of([_first(folder, 0.8) for folder in folders]),
+            *(_interval([_last(folder, agent) for folder in folders]) for agent in NAMES[:2]),
+        )
+
+
+def _last(folder: Path, agent: str) -> float:
+    """Return the mean influence of an agent in the last five steps, in nats."""
+    name = f"credit/influence/{agent}"
+    return mean(row[name] for row in metrics(folder, name)[-5:])
+
+
+def in_sequence() -> Iterator[Sequence[str]]:
+    """Policies that learn at once, and one after the other (HAPPO), at rising rates."""
+    yield ("policies learn", "after", "worst seed", "steps to .8")
+    for how, one in IN_SEQUENCE.items():
+        after = [heldout(one.folder(seed), "after") for seed in one.seeds]
+        reached = _median_of([_first(one.folder(seed), 0.8) for seed in one.seeds])
+        yield (how, _interval(after), f"{min(after):.2f}", reached)
+
+
 def curves() -> str:
     """Draw the success of every rule over the steps, which have equal numbers of completions."""
     figure, places = plt.subplots(2, 3, figsize=(12, 7), sharey=True)
@@ -258,6 +321,8 @@ PARTS = {
         )
         for game in RULES
     },
+    "influence": Part(tabled(influence), tuple(INFLUENCE.values())),
+    "in_sequence": Part(tabled(in_sequence), tuple(IN_SEQUENCE.values())),
     "curves": Part(curves, tuple(one for game in RULES for one in RULES[game].values())),
     "fidelity": Part(tabled(fidelity), tuple(MIDWAY.values())),
 }

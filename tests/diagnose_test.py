@@ -1,12 +1,14 @@
 """`motet diagnose`: useless agents and messages are found, and what changes nothing counts 0."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 import motet_compare
 from motet.commands.main import main
 from motet.errors import ConfigError
+from motet_compare.information import SharedBits
 from tests.small_runs import run_config
 
 GAME = """
@@ -91,6 +93,20 @@ def test_messages_that_nobody_reads_carry_nothing(found):
     assert [(one.sender, one.turn) for one in found.messages] == [("a", 1)] * 3
     assert {one.replaced for one in found.messages} == {"blank", "resampled", "shuffled"}
     assert [one.lost.mean for one in found.messages] == [0.0] * 3
+
+
+def test_bits_of_messages_are_shown_where_different_messages_are_few(run, found, capsys):
+    from motet_compare.command import print_diagnosis
+
+    assert found.information == [], "b answers with any text"
+    print_diagnosis(run, found)
+    assert "no bits: too many different messages or answers" in capsys.readouterr().out
+    bits = SharedBits("a", 1, "b", 2, 60, 3, 3, 1.25, (-0.03, 0.08), unread=0.01)
+    print_diagnosis(run, replace(found, information=[bits]))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1.25" in said
+    assert "-0.03 to 0.08" in said
+    assert "0.01" in said
 
 
 def test_the_distance_of_policies_is_that_of_their_own_log_probabilities(found):

@@ -33,7 +33,11 @@ RUNS = {
         }
     },
     "refilled": {"rollout": {"samples": [4], "refill": 1}},
-    "imitated": {"algorithm": {"name": "magrpo", "self_imitation": {}}},
+    "imitated": {
+        **TWO_TURNS,
+        "game": {"turns": 2},
+        "algorithm": {"name": "dr_mamr", "self_imitation": {}},
+    },
     "kl": {
         "algorithm": {
             "name": "magrpo",

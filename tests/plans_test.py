@@ -191,6 +191,26 @@ def test_what_is_played_without_agents_is_counted_recorded_and_not_learnt_from(
         )
 
 
+def test_a_run_measures_whose_words_change_what_others_say(train, tmp_path):
+    """b also reads what a said, and a what b said. The lottery pays for neither."""
+    config = run_config(
+        game={"turns": 2}, rollout={"samples": [2, 2]}, algorithm={"name": "dr_mamr"}
+    )
+    once, again = (train(config, runs=tmp_path / name) for name in ("once", "again"))
+    assert rows(once) == rows(again)
+    for row in steps(once):
+        for agent in "ab":
+            assert row[f"credit/influence/{agent}"] != 0.0
+    assert motet.load_run(once).samples(1)["advantage"].isna().all()
+    unpaid = {"name": "dr_mamr", "credit": {"influence": 1e-12}}
+    measured = train({**config, "algorithm": unpaid}, runs=tmp_path / "measured")
+    plain = {"name": "magrpo", "credit": {"scale": "std"}}
+    compared = train({**config, "algorithm": plain}, runs=tmp_path / "compared")
+    name = "credit/advantage_abs"
+    assert steps(measured)[0][name] == pytest.approx(steps(compared)[0][name])
+    assert steps(once)[0][name] != pytest.approx(steps(compared)[0][name])
+
+
 def test_a_run_in_sequence_can_be_repeated_and_has_no_advantages_of_rewards_alone(train, tmp_path):
     config = run_config(schedule={"kind": "sequential"}, rollout={"samples": [4]})
     once, again = (train(config, runs=tmp_path / name) for name in ("once", "again"))

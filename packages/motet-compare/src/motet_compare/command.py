@@ -288,6 +288,18 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
         out.print(table)
     else:
         out.print(f"  no messages: {found.without_messages}", soft_wrap=True)
+    if found.information:
+        table = titled(
+            "bits that an answer shares with a message",
+            ["from", "turn", "to", "turn", "bits", "by chance", "if another task's is read"],
+        )
+        for bits in found.information:
+            unread = "-" if bits.unread is None else f"{bits.unread:.2f}"
+            ends = (bits.sender, str(bits.turn), bits.reader, str(bits.answered))
+            table.add_row(*ends, f"{bits.bits:.2f}", span(*bits.by_chance), unread)
+        out.print(table)
+    elif found.messages:
+        out.print("  no bits: too many different messages or answers for so few games")
     for agent, others in found.distances.items():
         far = ", ".join(f"{other} {estimate.mean:.2f}" for other, estimate in others.items())
         out.print(f"  nats per answer of {agent} from the policy of: {far}", soft_wrap=True)

@@ -5,7 +5,7 @@ over tasks. docs/credit.md explains each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +24,7 @@ from motet_compare.contributions import (
     teams_of,
 )
 from motet_compare.fidelity import Fidelity
+from motet_compare.information import SharedBits, shared_bits
 from motet_compare.messages import MessageShuffle, said_first, shifted
 
 Replaced: TypeAlias = Literal["blank", "shuffled", "resampled"]
@@ -62,6 +63,9 @@ class Diagnosis:
     """Those of each agent and turn that another agent may read at a later turn."""
     without_messages: str
     """Why no message was replaced, if none was."""
+    information: Sequence[SharedBits]
+    """How many bits each of these messages shares with the next answer of each other agent, where
+    different messages and answers are few."""
     distances: Mapping[str, Mapping[str, Estimate]]
     """Agent -> other agent -> mean of log π_agent − log π_other over the agent's completions, in
     nats per completion. 0: the other would answer in the same way."""
@@ -125,7 +129,7 @@ async def diagnosed(
                 (agent,) = mute
                 unearned[agent] = _share(found.games, real.games, agent)
         parts.append(contributions(stand_in, orders, known, seed))
-    messages, why = await _messages(environment, team, play, real, values, seed)
+    messages, why, unread = await _messages(environment, team, play, real, values, seed)
     return Diagnosis(
         measure,
         game_count(real.games),
@@ -133,6 +137,7 @@ async def diagnosed(
         {agent: unearned[agent] for agent in agents if agent in unearned},
         messages,
         why,
+        _information(real.games, _read_later(real.episodes), unread, seed),
         await _distances(real.episodes, team, logprobs, comparable, seed),
         None if without_fidelity else await fidelity(team),
         without_fidelity,
@@ -178,15 +183,17 @@ async def _messages(
     real: Evaluation,
     values: Callable[[Evaluation], Values],
     seed: int,
-) -> tuple[list[MessageEffect], str]:
-    """Replace the messages of each agent and turn. Return the effects, or why there are none."""
+) -> tuple[list[MessageEffect], str, dict[tuple[str, int], Games]]:
+    """Replace the messages of each agent and turn. Return the effects, or why there are none; and
+    the games in which a message of another task was read."""
     sent = _read_later(real.episodes)
     if not sent:
-        return [], "no agent acts after another one has spoken"
+        return [], "no agent acts after another one has spoken", {}
     if not environment.branches:
-        return [], "the environment has branches = False, so a game cannot go on in two ways"
+        return [], "the environment has branches = False, so a game cannot go on in two ways", {}
     other: Evaluation = await play(environment, team, "other messages", tag="other", samples=1)
     found: list[MessageEffect] = []
+    shuffled: dict[tuple[str, int], Games] = {}
     for sender, turn in sent:
         real_said, other_said = (
             {
@@ -204,7 +211,30 @@ async def _messages(
             played: Evaluation = await play(game, team, f"{how}: {sender}, turn {turn + 1}")
             lost = paired_difference(values(real), values(played), seed)
             found.append(MessageEffect(sender, turn + 1, how, lost))
-    return found, ""
+            if how == "shuffled":
+                shuffled[sender, turn] = played.games
+    return found, "", shuffled
+
+
+def _information(
+    games: Games,
+    sent: Sequence[tuple[str, int]],
+    shuffled: Mapping[tuple[str, int], Games],
+    seed: int,
+) -> list[SharedBits]:
+    """Return the bits of each message and reader; `shuffled`: the games in which others read that
+    of another task."""
+    found: list[SharedBits] = []
+    for sender, turn in sent:
+        unread = {
+            (one.reader, one.answered): one.bits
+            for one in shared_bits(shuffled.get((sender, turn), ()), sender, turn, seed)
+        }
+        found += [
+            replace(one, unread=unread.get((one.reader, one.answered)))
+            for one in shared_bits(games, sender, turn, seed)
+        ]
+    return found
 
 
 def _read_later(episodes: Sequence[Episode]) -> list[tuple[str, int]]:

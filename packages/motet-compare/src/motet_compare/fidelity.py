@@ -222,6 +222,7 @@ def needs_more(algorithm: Algorithm) -> str:
         "pairs": algorithm.pairs is not None,
         "a reference": algorithm.kl_in_reward is not None,
         "earlier steps": group is not None and group.baseline == "moving_average",
+        "what agents say after other messages": group is not None and group.influence > 0.0,
     }
     return " and ".join(name for name, needed in needs.items() if needed)
 

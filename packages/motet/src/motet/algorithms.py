@@ -76,6 +76,10 @@ ALGORITHMS: dict[str, Algorithm] = {
         ),
         # GDPO (arXiv 2601.05242): each term of the reward is scaled before they are added
         Algorithm(name="gdpo", credit=GroupCredit(baseline="group_mean", scale="std")),
+        # Dr. MAMR (arXiv 2511.02303): what changes the next words of others is worth more
+        Algorithm(
+            name="dr_mamr", credit=GroupCredit(baseline="group_mean", scale="std", influence=0.1)
+        ),
         # RAE (SPIRAL, arXiv 2506.24119): a running mean for each role, for games against each other
         Algorithm(
             name="rae",
@@ -279,7 +283,11 @@ def plays_greedy_path(algorithm: Algorithm) -> bool:
 
 def plays_absent(algorithm: Algorithm) -> Defaulting:
     """Return whose defaults are played in place of samples, because the credit reads them."""
-    return "none" if algorithm.group is None else _baseline(algorithm.group).absent
+    group = algorithm.group
+    if group is None:
+        return "none"
+    absent = _baseline(group).absent
+    return "one" if absent == "none" and group.influence > 0.0 else absent
 
 
 def compares_samples(algorithm: Algorithm) -> bool:
@@ -297,6 +305,7 @@ def check_plan(algorithm: Algorithm, plan: Plan, agents: int) -> None:
         _check_pairs(algorithm.pairs, plan)
     if algorithm.group is not None:
         _check_groups(algorithm.group, plan)
+        _check_influence(algorithm.group, plan, agents)
     if plan.refill:
         _check_refill(algorithm, plan)
     if plan.expand == "replay":
@@ -365,6 +374,23 @@ def _check_groups(group: GroupCredit, plan: Plan) -> None:
         )
 
 
+def _check_influence(group: GroupCredit, plan: Plan, agents: int) -> None:
+    if group.influence == 0.0:
+        return
+    if agents == 1 or len(plan.samples) == 1:
+        raise ConfigError(
+            f"algorithm.credit.influence {group.influence} is for what other agents say in the "
+            f"next turn, got {agents} agent(s) and rollout.samples {list(plan.samples)}: play "
+            "several turns with several agents, or set influence: 0"
+        )
+    if plan.prunes:
+        raise ConfigError(
+            f"algorithm.credit.influence {group.influence} needs the next Round of every joint "
+            f"action, but rollout.expand {plan.expand} does not play all of them: use expand: all "
+            "or replay, or set influence: 0"
+        )
+
+
 def _check_replay(algorithm: Algorithm, plan: Plan) -> None:
     if not compares_samples(algorithm):
         group = algorithm.group
@@ -415,7 +441,7 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
             f"{len(groups)}, which weights the gradients of the turns by {shares}: use baseline "
             "leave_one_out, or equal group sizes"
         )
-    if plays_absent(algorithm) == "one" and plan.pairing == "crossed" and agents > 1:
+    if _baseline(group).absent == "one" and plan.pairing == "crossed" and agents > 1:
         found.append(
             f"baseline {group.baseline} with rollout.pairing crossed compares as leave_one_out "
             "does, because all samples of an agent meet the same partners, and plays joint actions "

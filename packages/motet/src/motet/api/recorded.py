@@ -36,6 +36,7 @@ def recorded_advantages(config: RecordedConfig, found: Sequence[Episode]) -> dic
         algorithm.group is None
         or algorithm.kl is not None
         or algorithm.group.baseline == "moving_average"
+        or algorithm.group.influence > 0.0
         or config.reward_model is not None
         or _may_have_ratios(algorithm, config.train.max_lag)
         or config.schedule.kind == "sequential"  # each policy has ratios of those before it

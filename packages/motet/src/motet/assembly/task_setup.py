@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from motet.algorithms import credit_function
+from motet.algorithms import credit_function, plays_absent
 from motet.assembly.derived import with_groups, with_rewards_at_end
 from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.parts import comparator_of, environment_of, reward_of
@@ -97,7 +97,8 @@ def open_task_setup(
             stage = Centralized(stage, config.centralized.agent, config.centralized.tags)
         team = team_of(config, stage)
         stage, notes = with_tools(config, stage, services)
-        check_plan(config.rollout, stage, team)
+        absent = plays_absent(config.algorithm) if train else "none"
+        check_plan(config.rollout, stage, team, absent)
         if train:
             config, more = with_rewards_at_end(config, stage)
             derived += more

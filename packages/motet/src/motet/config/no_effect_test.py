@@ -247,11 +247,11 @@ INCENTIVES = {
 }
 ELSEWHERE = {
     "name", "incentives", "stop_at_kl", "self_imitation", "kl.reset_every", "stopped_weight",
-    "credit.function",
+    "credit.function", "credit.influence",
 }  # fmt: skip
 """A name; the options of INCENTIVES; options that the training loop reads (its tests); one for
-turns that a reward ended (assign_test); and one that names code (own_test). Those of pairs are in
-preferences_test."""
+turns that a reward ended (assign_test); one that names code (own_test); and one that reads games
+without an agent (influence_test). Those of pairs are in preferences_test."""
 KINDS = {
     "credit": (GroupCredit, CriticCredit),
     "loss": (PolicyGradient, ClippedLoss, CispoLoss),

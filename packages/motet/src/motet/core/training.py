@@ -180,6 +180,9 @@ class Scores:
     present: Mapping[SampleId, tuple[float, ...]] = field(default_factory=dict)
     """Log-probabilities of each completion's tokens under the policies that learn, if importance
     ratios of completions or joint actions correct for older weights that sampled."""
+    influence: Mapping[tuple[SampleId, str], float] = field(default_factory=dict)
+    """(Completion, agent that spoke in the turn before) -> by how many nats the completion is more
+    probable than it would be had that agent given its default (`credit.influence.answers`)."""
 
 
 @dataclass(frozen=True)

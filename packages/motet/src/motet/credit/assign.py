@@ -3,7 +3,8 @@
 This is the only place where trees become tensors and where a baseline is subtracted.
 
     rewards -> (repeat_last_reward, reward_sharing, KL) -> tree_fold -> return of each sample
-            -> baseline, or a critic's values -> scale -> (own credit function) -> TrainSamples
+            -> baseline, or a critic's values -> scale -> (influence) -> (own credit function)
+            -> TrainSamples
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,13 @@ from motet.credit.baselines import (
     baseline_of,
     divide_by_agent_spread,
     divide_by_spread,
+)
+from motet.credit.influence import (
+    caused,
+    influence_metrics,
+    pooled,
+    refuse_missing_influence,
+    standardised,
 )
 from motet.credit.own import CheckedCredit, CreditFunction, step_of
 from motet.credit.preferences import PreferencePairs, pairs_of
@@ -58,7 +66,8 @@ def assign_credit(
 
     Args:
         episodes: all episodes of one step. Failed ones are ignored.
-        scores: reference log-probabilities if the algorithm needs them; values if it has a critic.
+        scores: reference log-probabilities if the algorithm needs them; values if it has a critic;
+            the influence of completions with `credit.influence`.
         team: the agents, their critics, and the frozen policies. Frozen policies get no training
             samples and need no reference.
         turns: the turn limit of the plan, for `repeat_last_reward`.
@@ -67,8 +76,8 @@ def assign_credit(
 
     Raises: ConfigError if incentives are set and an outcome lacks who was right; if what the
         algorithm reads is missing: a greedy path, a critic or its values, reference
-        log-probabilities, its own credit function. MotetError if `own` raises an exception or
-        returns anything but finite advantages.
+        log-probabilities, influences, its own credit function. MotetError if `own` raises an
+        exception or returns anything but finite advantages.
     """
     roots = [(episode.id, episode.root) for episode in episodes if episode.root is not None]
     table = Table.of(roots, list(team.agents), turns)
@@ -111,6 +120,12 @@ def assign_credit(
                 episodes, table, algorithm, rule, state, group_S, turns, penalty_S, ratios
             )
             result = _compared_advantages(comparison, rule, group_S, table, ratios)
+    influenced: dict[str, float] = {}
+    if algorithm.group is not None and algorithm.group.influence > 0.0:
+        refuse_missing_influence(episodes, scores, team)
+        caused_S = caused(table, scores.influence)
+        result = _with_influence(result, algorithm.group.influence, caused_S, table, ratios)
+        influenced = influence_metrics(table, caused_S)
     if own is not None:
         step = step_of(episodes, table, algorithm, scores, team, group_S, penalty_S, result)
         result = replace(result, advantages=_weighted(CheckedCredit.of(own)(step), ratios))
@@ -124,7 +139,8 @@ def assign_credit(
         ),
         _metrics(result, group_S, left_out_S, ~table.once_S)
         | _extra_metrics(samples, scores, algorithm, state, team)
-        | _metrics_of_ratios(ratios),
+        | _metrics_of_ratios(ratios)
+        | influenced,
         result.values,
     )
 
@@ -176,6 +192,21 @@ def _compared_advantages(
     if rule.scale == "agent_std":
         advantages_S = divide_by_agent_spread(advantages_S, compared_S, group_S, table.agent_S)
     return critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
+
+
+def _with_influence(
+    result: critics.AdvantageResult,
+    weight: float,
+    caused_S: Tensor,
+    table: Table,
+    ratios: Ratios | None,
+) -> critics.AdvantageResult:
+    """Return the advantages plus the weighted influence of each sample (`credit.influence`)."""
+    bonus_S = weight * standardised(table, pooled(table, caused_S))
+    if ratios is not None:
+        bonus_S = bonus_S * ratios.weight_S
+    advantages = [one + more for one, more in zip(result.advantages, bonus_S.tolist(), strict=True)]
+    return replace(result, advantages=advantages)
 
 
 def _by_terms(

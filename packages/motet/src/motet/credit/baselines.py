@@ -244,6 +244,10 @@ def divide_by_spread(advantages_S: Tensor, returns_S: Tensor, group_S: Tensor) -
 
     It does not subtract the mean again: z-scoring after the baseline would undo the baseline and
     make all algorithms equal.
+
+    Biased: the std is that of the same samples. As a group grows, its gradient tends to the exact
+    one divided by the std of its state, so states with small differences weigh more; of two samples
+    only the sign of their difference is left.
     """
     groups = int(group_S.max()) + 1 if len(group_S) else 0
     means_S = segment_mean(returns_S, group_S, groups)[group_S]
@@ -262,6 +266,9 @@ def divide_by_agent_spread(
     So the advantages of every agent have the same size over a step, whatever the scale of its
     rewards, and a group with hardly any difference is not blown up. After Dr. MAS
     (arXiv 2602.08847), which normalises per agent and not over the team.
+
+    Biased: σ is of the same samples. As a step has more tasks, the gradient of each agent tends to
+    the direction that it has without the division.
     """
     groups, agents = int(group_S.max()) + 1, int(agent_S.max()) + 1
     means_S = segment_mean(returns_S, group_S, groups)[group_S]

@@ -4,7 +4,10 @@ Every agent has two actions, and the first is its default. All samples of a Roun
 """
 
 import itertools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from math import factorial, prod
+from typing import TypeVar
 
 import pytest
 import torch
@@ -15,7 +18,9 @@ from motet.core import Completion, CreditState, Episode, Outcome, Round, Scores,
 from motet.core.coalitions import coalitions
 from motet.credit.assign import assign_credit
 from motet.rollout.play import joint_actions
+from motet.settings import Algorithm
 
+T = TypeVar("T")
 NAMES = ("a", "b", "c")
 Reward = Callable[[tuple[int, ...]], float]
 
@@ -61,19 +66,51 @@ def estimate(
             float(torch.stack([_chance(p_N, acts) for acts in zip(*drawn, strict=True)]).prod())
         )
         root = _round(names, drawn, reward, pairing, plays_absent(rule))
-        episode = Episode("e", Task("t", {}), root)
-        credit = assign_credit([episode], Scores(), rule, CreditState(), team, 1)
-        found_N = torch.zeros(agents, dtype=torch.float64)
-        for sample in credit.samples:
-            n = names.index(sample.id.agent)
-            found_N[n] += (
-                sample.share * sample.mean_advantage * (int(sample.completion.text) - p_N[n])
-            )
-        gradients.append(found_N)
+        gradients.append(_gradient([root], rule, team, p_N))
     chance_E, gradient_EN = torch.tensor(chances, dtype=torch.float64), torch.stack(gradients)
     assert float(chance_E.sum()) == pytest.approx(1.0)
     mean_N = chance_E @ gradient_EN
     return mean_N, float((chance_E @ (gradient_EN - mean_N) ** 2).sum())
+
+
+def _gradient(roots: Sequence[Round], rule: Algorithm, team: Team, p_N: Tensor) -> Tensor:
+    """The gradient estimate of a step, [agent]."""
+    episodes = [Episode(f"{k}", Task(f"{k}", {}), root) for k, root in enumerate(roots)]
+    found_N = torch.zeros_like(p_N)
+    for sample in assign_credit(episodes, Scores(), rule, CreditState(), team, 1).samples:
+        n = NAMES.index(sample.id.agent)
+        found_N[n] += sample.share * sample.mean_advantage * (int(sample.completion.text) - p_N[n])
+    return found_N
+
+
+def of_steps(reward: Reward, algorithm: str, samples: int, tasks: int = 1) -> Tensor:
+    """The expected gradient of steps of equal tasks, for two agents and aligned groups, [agent].
+
+    Credit does not depend on the order of samples or tasks, so each set of them is taken once.
+    """
+    rule, names, p_N = resolve(algorithm, {}), NAMES[:2], probabilities(2)
+    team = Team(dict.fromkeys(names, ("p",)), decode={})
+    joint = [
+        (float(_chance(p_N, act)), act) for act in itertools.product((0, 1), repeat=len(names))
+    ]
+    groups = [
+        (
+            chance,
+            _round(names, tuple(zip(*acts, strict=True)), reward, "aligned", plays_absent(rule)),
+        )
+        for chance, acts in _unordered(joint, samples)
+    ]
+    found_N = torch.zeros_like(p_N)
+    for chance, roots in _unordered(groups, tasks):
+        found_N += chance * _gradient(roots, rule, team, p_N)
+    return found_N
+
+
+def _unordered(items: Sequence[tuple[float, T]], count: int) -> Iterator[tuple[float, list[T]]]:
+    """Yield each way to draw so many of the items without regard to order, with its probability."""
+    for picked in itertools.combinations_with_replacement(range(len(items)), count):
+        orders = factorial(count) // prod(map(factorial, Counter(picked).values()))
+        yield orders * prod(items[k][0] for k in picked), [items[k][1] for k in picked]
 
 
 def _round(names, drawn, reward: Reward, pairing, absent) -> Round:
@@ -177,3 +214,71 @@ def test_shapley_values_follow_the_worth_beside_defaults_and_not_the_return(
             gradient_N[n] += exact(agents, of)[n] / len(orders)
     assert torch.allclose(found, gradient_N, atol=1e-10)
     assert (found - exact(agents, needing_all)).abs().max() > 0.05
+
+
+# ------------------------------------------------------------ rules that divide by a deviation
+
+
+def deviation(reward: Reward) -> float:
+    """The standard deviation of the reward of two agents."""
+    chances, worths = zip(
+        *((float(_chance(probabilities(2), act)), reward(act))
+          for act in itertools.product((0, 1), repeat=2)), strict=True
+    )  # fmt: skip
+    mean = sum(p * worth for p, worth in zip(chances, worths, strict=True))
+    return sum(p * (worth - mean) ** 2 for p, worth in zip(chances, worths, strict=True)) ** 0.5
+
+
+def gap(found: Tensor, limit: Tensor) -> float:
+    return float((found - limit).norm() / limit.norm())
+
+
+def alike(found: Tensor, other: Tensor) -> float:
+    return float(torch.cosine_similarity(found, other, dim=0))
+
+
+def test_a_group_mean_divided_by_its_deviation_tends_to_the_gradient_over_the_deviation():
+    limit = exact(2, needing_all) / deviation(needing_all)
+    gaps = [gap(of_steps(needing_all, "at_grpo", samples), limit) for samples in (3, 6, 9)]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < gaps[0] / 2
+
+
+def test_groups_of_two_only_know_who_won():
+    """at_grpo does not see by how much, and for ccpo what one adds is its own action alone."""
+
+    def steep(act: tuple[int, ...]) -> float:
+        return 10.0 ** additive(act)
+
+    p_N = probabilities(2)
+    won = torch.zeros(2, dtype=torch.float64)
+    for act, other in itertools.product(itertools.product((0, 1), repeat=2), repeat=2):
+        sign = (additive(act) > additive(other)) - (additive(act) < additive(other))
+        chance = _chance(p_N, act) * _chance(p_N, other)
+        won += chance * sign * (torch.tensor(act) - p_N)
+    for reward in (additive, steep):
+        assert torch.allclose(of_steps(reward, "at_grpo", 2), won, atol=1e-10)
+    assert alike(exact(2, additive), exact(2, steep)) < 0.999
+    assert torch.allclose(of_steps(additive, "ccpo", 2), p_N * (1 - p_N), atol=1e-10)
+    assert torch.allclose(exact(2, additive), p_N * (1 - p_N) * torch.tensor([1.0, 2.0]))
+
+
+def test_ccpo_divides_each_agent_by_the_deviation_of_its_own_difference_reward():
+    """It tends to √(p(1 − p)), whether the agent adds 1 or 2: the exact direction of each agent,
+    with other weights of the agents."""
+    p_N = probabilities(2)
+    limit = (p_N * (1 - p_N)).sqrt()
+    gaps = [gap(of_steps(additive, "ccpo", samples), limit) for samples in (3, 6, 9)]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < gaps[0] / 2
+
+
+def test_dr_mas_tends_to_the_exact_direction_as_a_step_has_more_tasks():
+    """The groups stay small: the deviation is over the step. Groups of two have half the gradient
+    and half the variance."""
+    limit = exact(2, needing_all) / deviation(needing_all) * 0.5**0.5
+    found = [of_steps(needing_all, "dr_mas", 2, tasks) for tasks in (1, 2, 4)]
+    gaps = [gap(one, limit) for one in found]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < gaps[0] / 2
+    assert alike(found[0], limit) < alike(found[1], limit) < alike(found[2], limit)

@@ -103,12 +103,19 @@ WITHOUT = [
         PATHS,
         id="paths, some may end early",
     ),
+    pytest.param(TURNS, TREE, id="tree, turn-taking", marks=pytest.mark.wide),
+    pytest.param(
+        TURNS,
+        Plan(samples=(2, 2), expand="replay"),
+        id="replay, turn-taking",
+        marks=pytest.mark.wide,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("toy", "plan"), WITHOUT)
 def test_what_the_team_earns_without_an_agent_changes_no_expectation(toy, plan):
-    group_by = "task" if len(plan.samples) > 1 else "round"
+    group_by = "task" if plan.samples == PATHS.samples else "round"
     estimate, exact = one_turn_or_two(toy, plan, baseline="difference", group_by=group_by)
     assert torch.allclose(estimate, exact, atol=1e-10)
 

@@ -40,7 +40,7 @@ async def collect(
 
     Raises: ConfigError from `check_plan` before anything is played; otherwise the same as `play`.
     """
-    check_plan(plan, environment, team)
+    check_plan(plan, environment, team, absent)
     waves = Waves(sampler)
 
     async def one(task: Task, episode_id: str) -> Episode:

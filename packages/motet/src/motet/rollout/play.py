@@ -519,8 +519,10 @@ def _joined(outcome: Outcome, below: Round | Fault | None) -> Outcome:
 # -------------------------------------------------------------------------------- checking the plan
 
 
-def check_plan(plan: Plan, environment: Environment[Any], team: Team) -> None:
-    """Refuse a plan that cannot be played, before any work.
+def check_plan(
+    plan: Plan, environment: Environment[Any], team: Team, absent: Defaulting = "none"
+) -> None:
+    """Refuse a plan that cannot be played, before any work. `absent`: as in `play`.
 
     The number of Rounds is computed as if all agents act at every turn and no game ends early. It
     is an upper bound.
@@ -552,6 +554,13 @@ def check_plan(plan: Plan, environment: Environment[Any], team: Team) -> None:
             f"turn, but {class_name(environment)} has branches = False: use samples "
             f"{[plan.samples[0]] + [1] * (len(plan.samples) - 1)}, which starts every path anew, "
             "or make its states immutable values and set branches = True"
+        )
+    if not environment.branches and absent != "none" and len(plan.samples) > 1:
+        raise ConfigError(
+            f"the algorithm compares with joint actions without agents, which step more than once "
+            f"from one state of a later turn with rollout.samples {list(plan.samples)}, but "
+            f"{class_name(environment)} has branches = False: use an algorithm that plays none, "
+            "such as marloo, or make its states immutable values and set branches = True"
         )
 
 

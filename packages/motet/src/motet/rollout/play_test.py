@@ -606,6 +606,13 @@ def test_an_environment_that_cannot_branch_takes_straight_paths() -> None:
             check_plan(Plan(samples=samples), live, PAIR)
 
 
+def test_a_later_state_that_cannot_branch_is_not_stepped_without_agents() -> None:
+    check_plan(Plan(samples=(4,)), Talk(branches=False), PAIR, "one")
+    check_plan(Plan(samples=(4, 1)), Talk(), PAIR, "one")
+    with pytest.raises(ConfigError, match=facts("without agents … [4, 1] … branches = False")):
+        check_plan(Plan(samples=(4, 1)), Talk(branches=False), PAIR, "one")
+
+
 class Board(Environment[list[Any]]):
     """A game whose state is one live list: stepping it twice would mix two games."""
 

@@ -2,7 +2,14 @@
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from motet.settings.kinds import ByKind, Kind
 from motet.settings.pairs import Pairs
@@ -42,6 +49,10 @@ class GroupCredit(AdvantageCredit):
     rewards, such as {right: 1, short: 0.2}. Each is compared and divided by its own deviation in
     its group, so that none drowns another, and their weighted sum by that of the agent over the
     step. NAME also stands for NAME/AGENT."""
+    influence: NonNegativeFloat = 0.0
+    """Weight α of a completion's causal influence in its advantage: by how much it makes probable
+    what other agents say next, in standard deviations over the completions of its task (Dr. MAMR;
+    `motet.credit.influence`). It needs two agents and two turns. Published is 0.1."""
 
     @model_validator(mode="after")
     def _terms_are_compared(self) -> Self:

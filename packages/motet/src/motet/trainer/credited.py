@@ -13,7 +13,7 @@ from motet.core.seeding import derive
 from motet.credit.assign import Credit, assign_credit
 from motet.credit.preferences import PreferencePairs, replayed, weights_of
 from motet.trainer.components import TrainComponents
-from motet.trainer.present import learned_from, present_logprobs
+from motet.trainer.present import influences, learned_from, present_logprobs
 from motet.trainer.reward_model import judged
 from motet.trainer.score import completions_of, score
 from motet.trainer.timing import Stopwatch
@@ -50,6 +50,9 @@ async def scored(
     if weighs_completions(algorithm, components.train.max_lag):
         own = learned_from(components, episodes)
         scores = replace(scores, present=await present_logprobs(components, own))
+    if algorithm.group is not None and algorithm.group.influence > 0.0:
+        measured = await influences(components, episodes, scores.present)
+        scores = replace(scores, influence=measured)
     clock.lap("score")
     return ScoredEpisodes(episodes, scores, judgement)
 

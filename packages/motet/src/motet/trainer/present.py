@@ -1,4 +1,5 @@
-"""Work of several learners at the same time, and the present log-probabilities of completions."""
+"""Work of several learners at the same time, and the present log-probabilities of completions,
+also after other messages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from motet.batch import Batch, Learner, pack
 from motet.core import Episode, SampleId, TrainSample
+from motet.credit.influence import answers
 from motet.trainer.components import TrainComponents
 from motet.trainer.score import completions_of
 
@@ -56,6 +58,37 @@ async def present_logprobs(
         for batch, logp_BL in zip(batches, logp, strict=True)
         for id, row in zip(batch.ids, logp_BL.tolist(), strict=True)
     }
+
+
+async def influences(
+    components: TrainComponents,
+    episodes: Sequence[Episode],
+    present: Mapping[SampleId, tuple[float, ...]],
+) -> dict[tuple[SampleId, str], float]:
+    """Return `Scores.influence`: by how many nats each answer is more probable than it would be had
+    the agent before it given its default.
+
+    `present`: the log-probabilities of the answers, if others than those of sampling.
+    """
+    found = list(answers(episodes, components.team))
+    unlike = [one for one in found if one.instead_tokens != one.prompt_tokens]
+    instead = [
+        TrainSample(
+            SampleId(str(number), (), one.id.agent, 0),
+            len(one.id.path),
+            one.instead_tokens,
+            one.completion,
+            advantage=0.0,
+            share=1.0,
+        )
+        for number, one in enumerate(unlike)
+    ]
+    scored = await present_logprobs(components, instead)
+    nats = {(one.id, one.sender): 0.0 for one in found}
+    for one, sample in zip(unlike, instead, strict=True):
+        read = present.get(one.id, one.completion.logprobs or ())
+        nats[one.id, one.sender] = sum(read) - sum(scored[sample.id])
+    return nats
 
 
 def learned_from(components: TrainComponents, episodes: Sequence[Episode]) -> list[TrainSample]:
