@@ -18,7 +18,7 @@ SOLVED, OPEN, ALL = 20, 30, 60
 """The numbers below which a task is solved, or open; and the number of tasks."""
 
 
-class SameDigitOrNot(motet.Environment):
+class MostlyFlat(motet.Environment):
     agents = AGENTS
     branches = True
     most_turns = 1
@@ -40,13 +40,16 @@ class SameDigitOrNot(motet.Environment):
 
     async def step(self, k, replies, seed):
         one, other = (replies[agent].text.strip() for agent in AGENTS)
-        if k < SOLVED:
-            same = one == other == str(k % 10)
-        elif k < OPEN:
-            same = one == other and len(one) == 1 and one in "0123456789"
-        else:
-            same = one == other == "x"
+        same = one == other and one in self._answers(k)
         return motet.Transition(k, dict.fromkeys(AGENTS, float(same)), True, success=float(same))
+
+    def _answers(self, k):
+        """Return the answers of which both agents must give the same one."""
+        if k < SOLVED:
+            return (str(k % 10),)
+        if k < OPEN:
+            return tuple("0123456789")
+        return ("x",)
 
     def demonstrate(self, task, seed):
         draw = random.Random(seed)

@@ -16,16 +16,16 @@ class UniformSampling(Kind):
 
 
 class InformativeSampling(Kind):
-    """A task is drawn the more often, the more probable it is that its games end differently: where
-    all succeed, or all fail, nothing can be compared."""
+    """A step plays the tasks whose games most probably end differently, by a draw of what is known
+    of them (Thompson sampling): where all succeed, or all fail, nothing can be compared."""
 
     kind: Literal["informative"] = "informative"
     """Those that teach."""
-    half_life: PositiveFloat = 20.0
-    """After so many steps what the games of a task have shown counts half, because the policies
-    have changed."""
+    half_life: PositiveFloat = 5.0
+    """What the games of a task have shown counts half after as many steps as so many passes over
+    all tasks would take, because the policies have changed."""
     explore: Probability = 0.1
-    """The share of the draws that is spread evenly over all tasks, so that none is forgotten."""
+    """The share of the places of a step that goes to any task, so that none is forgotten."""
     field: str | None = None
     """Tasks with the same value of this field share what their games have shown; `environment`: all
     tasks of an environment of a mixture. By default each task is on its own."""

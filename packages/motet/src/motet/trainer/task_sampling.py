@@ -3,10 +3,11 @@
 The tasks of a step are a function of the run's seed, the number of the step, and what earlier games
 have shown, which is part of every checkpoint (`SamplingState`). So a resumed run draws the same.
 
-With `informative` each task has a Beta posterior of its success, and is drawn in proportion to the
-probability that its games end differently. Where no success is reported, the recent spread of its
-rewards takes the place of that probability. With `levels` the next level is unlocked when the
-newest one is mastered. The environments of a mixture with weights have fixed shares of every step.
+With `informative` each task has a Beta posterior of its success. A step plays the tasks whose games
+most probably end differently, by a draw of that posterior (Thompson sampling). Where no success is
+reported, the spread of a task's rewards takes the place of that probability. With `levels` the next
+level is unlocked when the newest one is mastered. The environments of a mixture with weights have
+fixed shares of every step.
 docs/curricula.md has the formulas and their sources.
 """
 
@@ -29,9 +30,15 @@ from motet.trainer.self_imitation import games
 # --------------------------------------------------------------------------------------- formulas
 
 
-def signal(successes: np.ndarray, failures: np.ndarray, group: int) -> np.ndarray:
-    """Return the probability that `group` games end differently: E[1 − pⁿ − (1 − p)ⁿ] for a success
-    rate p with the posterior Beta(1 + successes, 1 + failures).
+def signal(rates: np.ndarray, group: int) -> np.ndarray:
+    """Return the probability that `group` games of a success rate p end differently:
+    1 − pⁿ − (1 − p)ⁿ."""
+    found: np.ndarray = 1.0 - rates**group - (1.0 - rates) ** group
+    return found
+
+
+def expected_signal(successes: np.ndarray, failures: np.ndarray, group: int) -> np.ndarray:
+    """Return the mean of `signal` over the posterior Beta(1 + successes, 1 + failures).
 
     E[pⁿ] is the product of (a + k) / (a + b + k) over k < n, for Beta(a, b).
     """
@@ -43,26 +50,30 @@ def signal(successes: np.ndarray, failures: np.ndarray, group: int) -> np.ndarra
     return np.maximum(1.0 - solved - failed, 0.0)
 
 
-def relative_spread(groups: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return the mean spread of the rewards of each task by the largest one, with one group of the
-    largest spread more than was played: (M + spread) / (1 + groups) / M.
+def relative_spread(groups: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the deviation of the posterior of each task's spread of rewards, in units
+    of the largest mean spread M.
 
-    All are 1 if no group had a spread.
+    One group with the spread M, and a noise of M in each group, are the prior:
+    (1 + spread / M) / (1 + groups), and 1 / √(1 + groups).
     """
-    means = np.divide(spread, groups, out=np.zeros_like(spread), where=groups > 0)
-    largest = means.max(initial=0.0)
-    if largest == 0.0:
-        return np.ones_like(spread)
-    found: np.ndarray = (largest + spread) / (1.0 + groups) / largest
-    return found
+    means = np.divide(spread, groups, out=np.zeros_like(spread), where=groups > 0.0)
+    largest = means.max(initial=0.0) or 1.0
+    return (1.0 + spread / largest) / (1.0 + groups), 1.0 / np.sqrt(1.0 + groups)
 
 
-def chances(weights: np.ndarray, explore: float) -> np.ndarray:
-    """Return the probability of each task at the first draw: a share of `explore` is even."""
-    total, count = weights.sum(), len(weights)
-    if total <= 0.0:
-        return np.full(count, 1.0 / count)
-    found: np.ndarray = (1.0 - explore) * weights / total + explore / count
+def picked(values: np.ndarray, count: int, explore: float, seed: int) -> list[int]:
+    """Return `count` indices, those of the largest values first. With probability `explore` a place
+    goes to any index. An index comes again only after all others."""
+    coins = uniforms(np.array([[derive(seed, "explore")]], dtype=np.uint64), np.arange(count))[0]
+    order, found = np.argsort(-values, kind="stable").tolist(), list[int]()
+    while len(found) < count:
+        best, any_ = iter(order), raced(np.ones_like(values), derive(seed, "any", len(found)))
+        taken: set[int] = set()
+        for coin in coins[len(found) : len(found) + len(order)]:
+            left = any_ if coin < explore else best
+            taken.add(index := next(one for one in left if one not in taken))
+            found.append(index)
     return found
 
 
@@ -179,8 +190,12 @@ class TaskSampler:
             pools.items(), self._counts(pools, [number])[-1].tolist(), strict=True
         ):
             seed = derive(self.seed, "tasks", number, name)
-            drawn = raced(self._chances(pool, number, state), seed)
-            found += [pool[index] for index in islice(drawn, count)]
+            if isinstance(self.rule, InformativeSampling):
+                values = self._drawn(pool, number, state, seed)
+                drawn = picked(values, count, self.rule.explore, seed)
+            else:
+                drawn = list(islice(raced(self._chances(pool, state), seed), count))
+            found += [pool[index] for index in drawn]
         return found
 
     def after(
@@ -188,11 +203,11 @@ class TaskSampler:
     ) -> SamplingState:
         """Return what is known after the games of step `number`."""
         match self.rule:
-            case InformativeSampling(half_life=half_life):
+            case InformativeSampling():
                 shown = dict(state.shown)
                 for episode in episodes:
                     key = self._key(episode.task)
-                    found = with_games(shown.get(key), episode, number, half_life)
+                    found = with_games(shown.get(key), episode, number, self._half_life)
                     if found is not None:
                         shown[key] = found
                 return replace(state, shown=shown)
@@ -218,9 +233,9 @@ class TaskSampler:
         teaching = {
             task.id: float(weight)
             for pool in self._pools().values()
-            for task, weight in zip(pool, self._teaching(pool, number, before), strict=True)
+            for task, weight in zip(pool, self._expected(pool, number, before), strict=True)
         }
-        shown = [decayed(one, number, self.rule.half_life) for one in after.shown.values()]
+        shown = [decayed(one, number, self._half_life) for one in after.shown.values()]
         rates = [
             (1.0 + one.successes) / (2.0 + one.successes + one.failures)
             for one in shown
@@ -264,9 +279,7 @@ class TaskSampler:
             int(self.levels[task.id]) <= state.level for task in pool
         )
 
-    def _chances(self, pool: Sequence[Task], number: int, state: SamplingState) -> np.ndarray:
-        if isinstance(self.rule, InformativeSampling):
-            return chances(self._teaching(pool, number, state), self.rule.explore)
+    def _chances(self, pool: Sequence[Task], state: SamplingState) -> np.ndarray:
         assert isinstance(self.rule, LevelSampling)
         levels = np.array([self.levels[task.id] for task in pool], dtype=int)
         newest, earlier = levels == state.level, levels < state.level
@@ -275,21 +288,64 @@ class TaskSampler:
         found = found + earlier * (1.0 - part) / max(1, earlier.sum())
         return found if found.any() else earlier / earlier.sum()
 
-    def _teaching(self, pool: Sequence[Task], number: int, state: SamplingState) -> np.ndarray:
-        """Return for each task of a pool how probable it is that its games end differently."""
-        assert isinstance(self.rule, InformativeSampling)
-        keys = {self._key(task): None for task in pool}
+    def _drawn(
+        self, pool: Sequence[Task], number: int, state: SamplingState, seed: int
+    ) -> np.ndarray:
+        """Return for each task of a pool a draw of the probability that its games end differently.
+
+        Tasks that share their evidence have draws of their own.
+        """
+        shown = self._shown(pool, number, state)
+        random = np.random.default_rng(seed)
+        drawn = signal(random.beta(1.0 + shown.successes, 1.0 + shown.failures), self.group)
+        mean, deviation = relative_spread(shown.groups, shown.spread)
+        return np.where(shown.judged, drawn, mean + deviation * random.standard_normal(len(pool)))
+
+    def _expected(self, pool: Sequence[Task], number: int, state: SamplingState) -> np.ndarray:
+        """Return the means of what `_drawn` draws."""
+        shown = self._shown(pool, number, state)
+        return np.where(
+            shown.judged,
+            expected_signal(shown.successes, shown.failures, self.group),
+            relative_spread(shown.groups, shown.spread)[0],
+        )
+
+    def _shown(self, pool: Sequence[Task], number: int, state: SamplingState) -> "_Shown":
         fresh = TaskEvidence(number, 0.0, 0.0)
-        shown = [decayed(state.shown.get(key, fresh), number, self.rule.half_life) for key in keys]
-        groups = np.array([one.groups for one in shown])
-        successes = np.array([one.successes for one in shown])
-        failures = np.array([one.failures for one in shown])
-        spread = relative_spread(groups, np.array([one.spread for one in shown]))
-        reported, unseen = successes + failures > 0.0, groups == 0.0
-        judged = reported | unseen if reported.any() or unseen.all() else reported
-        weights = np.where(judged, signal(successes, failures, self.group), spread)
-        weight_of = dict(zip(keys, weights.tolist(), strict=True))
-        return np.array([weight_of[self._key(task)] for task in pool])
+        now = {
+            key: decayed(state.shown.get(key, fresh), number, self._half_life)
+            for key in map(self._key, pool)
+        }
+        each = [now[self._key(task)] for task in pool]
+        return _Shown(
+            np.array([one.groups for one in each]),
+            np.array([one.spread for one in each]),
+            np.array([one.successes for one in each]),
+            np.array([one.failures for one in each]),
+        )
+
+    @property
+    def _half_life(self) -> float:
+        """In steps."""
+        assert isinstance(self.rule, InformativeSampling)
+        return self.rule.half_life * len(self.tasks) / self.count
 
     def _key(self, task: Task) -> str:
         return str(self.levels.get(task.id, task.id))
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The evidence of the tasks of a pool, as arrays."""
+
+    groups: np.ndarray
+    spread: np.ndarray
+    successes: np.ndarray
+    failures: np.ndarray
+
+    @property
+    def judged(self) -> np.ndarray:
+        """Whether a task is judged by its success: not if only rewards of it are known."""
+        reported, unseen = self.successes + self.failures > 0.0, self.groups == 0.0
+        found: np.ndarray = reported | unseen if reported.any() or unseen.all() else reported
+        return found

@@ -13,10 +13,11 @@ from motet.rollout.collect import task_order
 from motet.settings import InformativeSampling, LevelSampling, UniformSampling
 from motet.trainer.task_sampling import (
     TaskSampler,
-    chances,
     climbed,
     decayed,
     divided,
+    expected_signal,
+    picked,
     raced,
     relative_spread,
     signal,
@@ -63,40 +64,54 @@ def names(tasks: list[Task]) -> str:
 # ------------------------------------------------------------------------------------ informative
 
 
-def test_the_signal_of_two_games_by_hand():
+def test_the_signal_of_a_rate_by_hand():
+    # 1 − 1/4 − 1/4, and 1 − (1/4)⁴ − (3/4)⁴ = (256 − 1 − 81) / 256
+    assert signal(numbers(0.5), 2) == pytest.approx([0.5])
+    assert signal(numbers(0.25, 0.0, 1.0), 4) == pytest.approx([174 / 256, 0.0, 0.0])
+
+
+def test_the_expected_signal_of_two_games_by_hand():
     # Beta(1, 1): E[p²] = E[(1 − p)²] = 1/2 · 2/3 = 1/3
     # Beta(4, 1): E[p²] = 4/5 · 5/6 = 2/3, E[(1 − p)²] = 1/5 · 2/6 = 1/15
-    found = signal(numbers(0, 3), numbers(0, 0), 2)
+    found = expected_signal(numbers(0, 3), numbers(0, 0), 2)
     assert found == pytest.approx([1 / 3, 4 / 15])
 
 
-def test_the_signal_of_three_games_by_hand():
+def test_the_expected_signal_of_three_games_by_hand():
     # Beta(2, 1): E[p³] = 2/3 · 3/4 · 4/5 = 2/5, E[(1 − p)³] = 1/3 · 2/4 · 3/5 = 1/10
-    assert signal(numbers(1), numbers(0), 3) == pytest.approx([1 / 2])
+    assert expected_signal(numbers(1), numbers(0), 3) == pytest.approx([1 / 2])
 
 
-def test_the_signal_with_much_evidence_is_that_of_the_rate():
-    # p = 1/4, n = 4: 1 − (1/4)⁴ − (3/4)⁴ = (256 − 1 − 81) / 256
-    assert signal(numbers(1e9), numbers(3e9), 4) == pytest.approx([174 / 256])
+def test_the_expected_signal_is_the_mean_over_the_posterior():
+    rates = np.random.default_rng(0).beta(1.0 + 6.0, 1.0 + 2.0, 100_000)
+    expected = expected_signal(numbers(6), numbers(2), 8)
+    assert signal(rates, 8).mean() == pytest.approx(expected[0], abs=0.005)
 
 
 def test_solved_and_hopeless_tasks_have_less_signal_than_those_in_between():
-    solved, between, hopeless = signal(numbers(40, 20, 0), numbers(0, 20, 40), 8)
+    solved, between, hopeless = expected_signal(numbers(40, 20, 0), numbers(0, 20, 40), 8)
     assert solved == pytest.approx(hopeless)
     assert solved < 0.2 < 0.9 < between
 
 
-def test_a_spread_is_compared_with_the_largest_one():
-    # means .5 and .1; (.5 + 1.0) / 3 / .5 = 1, (.5 + .1) / 2 / .5 = .6, (.5 + 0) / 1 / .5 = 1
-    found = relative_spread(numbers(2, 1, 0), numbers(1.0, 0.1, 0.0))
-    assert found == pytest.approx([1.0, 0.6, 1.0])
-    assert relative_spread(numbers(2, 0), numbers(0, 0)).tolist() == [1.0, 1.0]
+def test_a_spread_is_measured_by_the_largest_one():
+    # means .5 and .1: (1 + 2) / 3, (1 + .2) / 2, and the prior, 1; deviations 1/√3, 1/√2, 1
+    mean, deviation = relative_spread(numbers(2, 1, 0), numbers(1.0, 0.1, 0.0))
+    assert mean == pytest.approx([1.0, 0.6, 1.0])
+    assert deviation == pytest.approx([3**-0.5, 2**-0.5, 1.0])
+    flat, _ = relative_spread(numbers(3, 0), numbers(0, 0))
+    assert flat == pytest.approx([0.25, 1.0])
 
 
-def test_a_part_of_the_chances_is_even():
-    # .8 · w / 4 + .2 / 3
-    assert chances(numbers(3, 1, 0), 0.2) == pytest.approx([2 / 3, 4 / 15, 1 / 15])
-    assert chances(numbers(0, 0), 0.2) == pytest.approx([0.5, 0.5])
+def test_the_largest_values_are_picked_and_a_part_of_the_places_goes_to_any_index():
+    values = numbers(0.1, 0.9, 0.5, 0.7)
+    assert picked(values, 3, 0.0, 0) == [1, 3, 2]
+    assert picked(values, 6, 0.0, 0) == [1, 3, 2, 0, 1, 3]
+    first = Counter(picked(values, 1, 0.4, seed)[0] for seed in range(2000))
+    # index 1 with .6 + .4 / 4, each other one with .4 / 4
+    assert first[1] / 2000 == pytest.approx(0.7, abs=0.03)
+    assert first[0] / 2000 == pytest.approx(0.1, abs=0.03)
+    assert all(len(set(picked(values, 4, 0.5, seed))) == 4 for seed in range(50))
 
 
 def test_evidence_halves_in_a_half_life():
@@ -126,21 +141,50 @@ def test_rewards_without_success_count_by_their_spread():
     assert shown == TaskEvidence(1, 1.0, 1.0)
 
 
-def test_tasks_in_between_are_drawn_more_often():
-    rule = InformativeSampling(half_life=1e9, explore=0.1)
-    shown = {
-        name: TaskEvidence(0, 10.0, 0.0, *ends)
-        for name, ends in zip(
-            "abcdefgh", [(20.0, 20.0)] * 2 + [(40.0, 0.0)] * 3 + [(0.0, 40.0)] * 3, strict=True
-        )
-    }
+SOME = {
+    name: TaskEvidence(0, 10.0, 0.0, *ends)
+    for name, ends in zip(
+        "abcdefgh", [(20.0, 20.0)] * 2 + [(40.0, 0.0)] * 3 + [(0.0, 40.0)] * 3, strict=True
+    )
+}
+"""Two tasks in between, three that are solved, and three that are hopeless."""
+
+
+def test_tasks_in_between_are_played_and_the_others_now_and_then():
+    rule = InformativeSampling(half_life=1e9, explore=0.2)
     one = sampler(rule, count=1)
-    drawn = Counter(one.tasks_of(step, SamplingState(shown))[0].id for step in range(1, 401))
-    # `signal` of 4 games: .857 for a and b, .089 for the others; .9 · .857 / 2.25 + .1 / 8 = .356
-    expected = chances(one._teaching(TASKS, 1, SamplingState(shown)), 0.1)
-    assert expected[0] == pytest.approx(0.355, abs=0.01)
-    assert drawn["a"] / 400 == pytest.approx(expected[0], abs=0.08)
-    assert min(drawn[name] for name in "cdefgh") > 0
+    drawn = Counter(one.tasks_of(step, SamplingState(SOME))[0].id for step in range(1, 401))
+    # a and b with .8 / 2 + .2 / 8 = .425 each, the others with .025
+    assert drawn["a"] / 400 == pytest.approx(0.425, abs=0.08)
+    assert drawn["b"] / 400 == pytest.approx(0.425, abs=0.08)
+    assert all(0 < drawn[name] < 30 for name in "cdefgh")
+
+
+def test_the_half_life_counts_passes_over_all_tasks():
+    one = sampler(InformativeSampling(half_life=3.0), count=2)  # 3 passes of 4 steps
+    state = one.after(
+        SamplingState({"a": TaskEvidence(1, 1.0, 0.0, 4.0, 0.0)}), [episode("a", 0.0)], 13
+    )
+    assert state.shown["a"] == TaskEvidence(13, 1.5, 0.0, 2.0, 1.0)
+
+
+def test_what_was_solved_long_ago_is_played_again():
+    rule = InformativeSampling(half_life=1.0, explore=1e-9)
+    one = sampler(rule, count=2)  # a pass takes four steps
+    early = {task.id for step in range(1, 5) for task in one.tasks_of(step, SamplingState(SOME))}
+    late = {task.id for step in range(50, 80) for task in one.tasks_of(step, SamplingState(SOME))}
+    assert early == {"a", "b"}
+    assert late == set("abcdefgh")
+
+
+def test_tasks_with_a_larger_spread_are_played_where_no_success_is_reported():
+    shown = {name: TaskEvidence(0, 50.0, 50.0 * "abcdefgh".index(name)) for name in "abcdefgh"}
+    one = sampler(InformativeSampling(half_life=1e9, explore=1e-9), count=2)
+    drawn = Counter(
+        task.id for step in range(1, 101) for task in one.tasks_of(step, SamplingState(shown))
+    )
+    assert drawn["h"] > drawn["f"] > drawn["c"]
+    assert drawn["a"] == 0
 
 
 def test_tasks_of_one_value_share_what_they_have_shown():
@@ -149,8 +193,9 @@ def test_tasks_of_one_value_share_what_they_have_shown():
     state = shared.after(SamplingState(), [episode("a", 1.0, 0.0), episode("b", 1.0, 1.0)], 1)
     assert set(state.shown) == {"x"}
     assert (state.shown["x"].successes, state.shown["x"].failures) == (3.0, 1.0)
-    weights = shared._teaching(TASKS, 2, state)
-    assert len(set(weights[:4])) == len(set(weights[4:])) == 1
+    expected = shared._expected(TASKS, 2, state)
+    assert len(set(expected[:4])) == len(set(expected[4:])) == 1
+    assert len(set(shared._drawn(TASKS, 2, state, 0))) == 8
 
 
 def test_the_figures_of_informative_sampling_by_hand():
