@@ -24,6 +24,7 @@ from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import KeyPath, place_of
 from motet.core import Environment, Task, Team, class_name
 from motet.environments.centralized import Centralized
+from motet.environments.mixture import Mixture
 from motet.environments.registry import check_is_environment
 from motet.environments.rewarded import Rewarded
 from motet.environments.tool_use import ToolGame
@@ -128,6 +129,8 @@ def _check_rewards(config: RunConfig, stage: Environment[Any]) -> None:
         why = (
             "the calls of tools take turns"
             if isinstance(stage, ToolGame)
+            else "games of a mixture differ in length, or are rewarded at their end only"
+            if class_name(stage) == Mixture.__name__
             else f"{class_name(stage)} gives a reward only at the end of an episode"
         )
         raise ConfigError(
