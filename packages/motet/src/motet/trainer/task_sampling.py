@@ -160,7 +160,7 @@ class TaskSampler:
     """Tasks of a step."""
     seed: int
     group: int
-    """Games of a task in one step."""
+    """Games of a task in one step, with kind informative."""
     levels: Mapping[str, int | str]
     """Task -> its level, counted from 0; with kind informative the value by which tasks share what
     their games have shown. Empty if each task is on its own."""
@@ -169,13 +169,14 @@ class TaskSampler:
 
     @classmethod
     def of(cls, components: TrainComponents) -> "TaskSampler":
-        agents = len(components.team.agents)
+        rule, agents = components.train.task_sampling, len(components.team.agents)
+        compares = isinstance(rule, InformativeSampling)
         return cls(
-            components.train.task_sampling,
+            rule,
             components.tasks["train"],
             components.tasks_per_step,
             components.seed,
-            max(2, components.plan.counts(agents)[-1].joint_actions),
+            max(2, components.plan.counts(agents)[-1].joint_actions) if compares else 0,
             components.task_levels,
             components.environment.task_weights,
         )
