@@ -92,6 +92,7 @@ class Full(Bare):
 CALLS = {
     "tasks": ("train",),
     "task": ({"x": 1},),
+    "level": (TASK,),
     "demonstrate": (TASK, 7),
     "convention": (TASK, "a", "text"),
     "answer": (TASK, {"a": "x"}),
