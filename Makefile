@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign lint size results results-credit results-real results-games results-self-play bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign lint size results results-credit results-real results-games results-self-play results-curricula bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -118,6 +118,9 @@ results-games: install  ## the runs behind docs/games.md: small planning games a
 
 results-self-play: install  ## the runs behind docs/self_play.md: exploitability, and play against an optimal player (an hour on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_self_play.py
+
+results-curricula: install  ## the runs behind docs/curricula.md: which tasks a step plays (ten minutes on two cores)
+	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_curricula.py
 
 bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour on two quiet cores (docs/performance.md)
 	$(VENV)/bin/python benchmarks/speed

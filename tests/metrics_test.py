@@ -38,6 +38,23 @@ RUNS = {
         "game": {"turns": 2},
         "algorithm": {"name": "dr_mamr", "self_imitation": {}},
     },
+    "tasks that teach": {
+        "train": {"steps": 1, "tasks_per_step": 2, "task_sampling": {"kind": "informative"}}
+    },
+    "levels": {
+        "train": {
+            "steps": 1,
+            "tasks_per_step": 2,
+            "task_sampling": {"kind": "levels", "field": "number"},
+        }
+    },
+    "mixed": {
+        "environment": {
+            "name": "mixture",
+            "of": {"one": f"{GAMES}:Coded", "two": {"name": f"{GAMES}:Coded", "jackpot": 0.5}},
+            "weights": {"one": 1, "two": 1},
+        }
+    },
     "kl": {
         "algorithm": {
             "name": "magrpo",
@@ -114,6 +131,7 @@ NAMES = {
     "MODEL": "tiny",
     "TERM": ".+",
     "T": "[12]",
+    "ENVIRONMENT": "one|two",
 }
 """Word in capitals on the page -> the names in these runs that it stands for."""
 
@@ -186,8 +204,9 @@ def test_the_page_lists_exactly_the_entries_of_an_evaluation(runs, tmp_path):
     )
     again = motet.evaluate(runs["warmed"], show="silent")
     asked = motet.evaluate(runs["partner"], show="silent")  # the answers of the run
+    mixed = motet.evaluate(runs["mixed"], show="silent")
     # `messages` comes with a control, which tests/runs_test.py plays.
-    found = [*as_json(judged), *as_json(again), *as_json(asked), "messages"]
+    found = [*as_json(judged), *as_json(again), *as_json(asked), *as_json(mixed), "messages"]
     compare(listed("Evaluation results"), found)
     assert summary(runs["warmed"])["heldout"]["after"] == recorded(again)
 

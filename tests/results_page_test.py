@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "speed")]
 import results  # noqa: E402
 import results_credit  # noqa: E402
+import results_curricula  # noqa: E402
 import results_games  # noqa: E402
 import results_real  # noqa: E402
 import results_self_play  # noqa: E402
@@ -28,7 +29,15 @@ PART = re.compile(
 
 
 @pytest.mark.parametrize(
-    "written", [results, results_credit, results_games, results_real, results_self_play]
+    "written",
+    [
+        results,
+        results_credit,
+        results_curricula,
+        results_games,
+        results_real,
+        results_self_play,
+    ],
 )
 def test_a_page_has_a_place_for_each_table_once_and_no_other(written):
     names = [found[2] for found in PART.finditer(written.PAGE.read_text())]

@@ -88,6 +88,8 @@ def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "a moving average",
             "steps that are scaled back",
             "further tasks for flat groups",
+            "tasks that teach",
+            "levels that unlock",
             "after a rollback",
             "successes that are imitated",
             "after a reset of the reference",

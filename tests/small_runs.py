@@ -164,6 +164,49 @@ DEATHS = {
         ),
         4,
     ),
+    "tasks that teach": (
+        run_config(
+            name="teaching",
+            train={
+                "steps": 6,
+                "tasks_per_step": 2,
+                "checkpoint_every": 3,
+                "task_sampling": {"kind": "informative", "half_life": 2.0},
+            },
+        ),
+        7,
+    ),
+    "tasks that teach, played ahead": (
+        run_config(
+            name="ahead",
+            train={
+                "steps": 6,
+                "tasks_per_step": 2,
+                "checkpoint_every": 3,
+                "max_lag": 1,
+                "task_sampling": {"kind": "informative", "half_life": 2.0},
+            },
+        ),
+        7,
+    ),
+    # the second level is unlocked before the checkpoint of step 3, the third one after it
+    "levels that unlock": (
+        run_config(
+            name="levels",
+            train={
+                "steps": 8,
+                "tasks_per_step": 2,
+                "checkpoint_every": 3,
+                "task_sampling": {
+                    "kind": "levels",
+                    "field": "number",
+                    "groups": 4,
+                    "threshold": 0.25,
+                },
+            },
+        ),
+        7,
+    ),
     "after a rollback": (
         run_config(
             name="rollback",

@@ -61,6 +61,9 @@ class Full(Bare):
     def solve(self, state, seed):
         return {"a": state, "b": str(seed)}
 
+    def level(self, task):
+        return len(task.id)
+
     def convention(self, task, agent, text):
         return f"{task.id} {agent} {text}"
 
@@ -89,6 +92,7 @@ class Full(Bare):
 CALLS = {
     "tasks": ("train",),
     "task": ({"x": 1},),
+    "level": (TASK,),
     "demonstrate": (TASK, 7),
     "convention": (TASK, "a", "text"),
     "answer": (TASK, {"a": "x"}),

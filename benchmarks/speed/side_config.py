@@ -48,7 +48,7 @@ def main() -> None:
             pace.mark()
             state = CreditState()
             for number in itertools.count(1):
-                played = await play_step(components, tasks_of(components, number), number)
+                played = await play_step(components, tasks_of(components, number, state), number)
                 pace.stage("play")
                 step, state = await learn_step(components, played, number, state)
                 pace.stage("learn")

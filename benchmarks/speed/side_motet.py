@@ -101,7 +101,7 @@ def main() -> None:
         async def run() -> None:
             state = CreditState()
             for number in range(1, config.train.steps + 1):
-                tasks = tasks_of(components, number)
+                tasks = tasks_of(components, number, state)
                 played = await play_step(components, tasks, number)
                 pace.stage("play")
                 step, state = await learn_step(components, played, number, state)

@@ -4,6 +4,7 @@ Every figure is a difference between games of the same tasks with the same seeds
 over tasks. docs/credit.md explains each.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -204,8 +205,10 @@ async def _messages(
             for one in (real, other)
         )
         donors: dict[Replaced, Any] = {"blank": None, "resampled": other_said}
-        if len(real_said) > 1:
-            donors["shuffled"] = shifted(real_said)
+        environments = {one.task.id: one.task.environment for one in real.episodes}
+        counts = Counter(environments[task] for task in real_said)
+        if min(counts.values(), default=0) > 1:
+            donors["shuffled"] = shifted(real_said, environments)
         for how, given in donors.items():
             game = MessageShuffle(environment, turn, given, sender)
             played: Evaluation = await play(game, team, f"{how}: {sender}, turn {turn + 1}")

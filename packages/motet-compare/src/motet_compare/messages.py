@@ -7,6 +7,7 @@ ignores them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from motet.core import Environment, Episode, Prompt, Reply, Task, Transition, class_name
@@ -31,16 +32,25 @@ class ShuffledState:
     views: Mapping[str, Any] | None = None
 
 
-def shifted(said: Mapping[str, TurnReplies]) -> dict[str, TurnReplies]:
+def shifted(
+    said: Mapping[str, TurnReplies], environments: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, TurnReplies]:
     """Return the donors of each task: the replies on the next task. The last task gets those of
-    the first."""
-    if len(said) < 2:
+    the first. With `environments` (task -> its own, in a mixture) the next one is of the same."""
+    alike: dict[str, list[str]] = {}
+    for task in said:
+        alike.setdefault(environments.get(task, ""), []).append(task)
+    fewest = min(map(len, alike.values()), default=0)
+    if fewest < 2:
         raise ConfigError(
-            f"shuffled messages: got replies on {len(said)} tasks, expected at least 2: evaluate "
+            f"shuffled messages: got replies on {fewest} tasks, expected at least 2: evaluate "
             "more tasks"
         )
-    tasks = list(said)
-    return {task: said[donor] for task, donor in zip(tasks, tasks[1:] + tasks[:1], strict=True)}
+    return {
+        task: said[donor]
+        for tasks in alike.values()
+        for task, donor in zip(tasks, tasks[1:] + tasks[:1], strict=True)
+    }
 
 
 def said_first(episode: Episode, turn: int) -> TurnReplies:
@@ -157,7 +167,8 @@ def shuffled(
         for episode in episodes
         if episode.root is not None
     }
-    return MessageShuffle(environment, turn, shifted(said))
+    environments = {episode.task.id: episode.task.environment for episode in episodes}
+    return MessageShuffle(environment, turn, shifted(said, environments))
 
 
 def blanked(environment: Environment[Any], turn: int) -> MessageShuffle:

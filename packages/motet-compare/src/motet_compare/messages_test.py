@@ -137,6 +137,14 @@ def test_donors_are_the_replies_on_the_next_task():
         shifted({"x": said["x"]})
 
 
+def test_donors_in_a_mixture_are_of_the_same_environment():
+    said = {name: {"a": Reply(name)} for name in "wxyz"}
+    found = shifted(said, {"w": "one", "x": "two", "y": "one", "z": "two"})
+    assert found == {"w": said["y"], "y": said["w"], "x": said["z"], "z": said["x"]}
+    with pytest.raises(ConfigError, match="got replies on 1 tasks, expected at least 2"):
+        shifted(said, {"w": "one"})
+
+
 def test_missing_donors_are_faults():
     async def run(donors):
         environment = MessageShuffle(relay(), 0, donors)

@@ -98,7 +98,7 @@ async def replay(
     fitted = await fit_step(components, step, folder.recorded)
     played, same_episodes = Played(recorded or ()), None
     if sample:
-        played = ahead or await _sampled(components, step)
+        played = ahead or await _sampled(components, step, state)
         if recorded is not None:
             same_episodes = tuple(played.episodes) == tuple(recorded)
     now: Mapping[str, float] = {}
@@ -143,13 +143,13 @@ async def _up_to(
     for number in range(start + 1, step):
         on_progress(number - start - 1, step - start)
         if number == before:
-            ahead = await _sampled(components, step)
+            ahead = await _sampled(components, step, state)
         state = await _repeat(components, number, state, folder)
     return start, state, ahead
 
 
-async def _sampled(components: TrainComponents, number: int) -> Played:
-    played = await play_step(components, tasks_of(components, number), number)
+async def _sampled(components: TrainComponents, number: int, state: CreditState) -> Played:
+    played = await play_step(components, tasks_of(components, number, state), number)
     refuse_too_many_faults(components, played.episodes, f"step {number}")
     return played
 
@@ -165,7 +165,7 @@ async def _repeat(
             f"{folder.episodes('train', number)} does not exist; expected the episodes of step "
             f"{number}, because train.max_lag is 1 and the weights that played them are gone"
         )
-    sampled = None if episodes else await _sampled(components, number)
+    sampled = None if episodes else await _sampled(components, number, state)
     played = sampled or Played(episodes or ())
     _, state = await learn_step(components, played, number, state, fitted, folder.recorded)
     return state

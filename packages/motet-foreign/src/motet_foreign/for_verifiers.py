@@ -46,6 +46,7 @@ def _taskset(environment: Any) -> type:
 
     class GameData(vf.TaskData):  # type: ignore[misc]
         fields: dict[str, Any]
+        environment: str = ""
 
     class GameTask(vf.Task[GameData]):  # type: ignore[misc]
         """A task of the environment. Its rewards come from the game."""
@@ -56,7 +57,10 @@ def _taskset(environment: Any) -> type:
     class Games(vf.Taskset[GameTask, GamesConfig]):  # type: ignore[misc]
         def load(self) -> list[GameTask]:
             return [
-                GameTask(GameData(id=task.id, fields=dict(task.fields)), self.config.task)
+                GameTask(
+                    GameData(id=task.id, fields=dict(task.fields), environment=task.environment),
+                    self.config.task,
+                )
                 for task in environment.tasks(self.config.split)
             ]
 
@@ -75,7 +79,7 @@ def _env(environment: Environment[Any], turns: int) -> type:
 
     class Play(vf.Env[config]):  # type: ignore[misc]
         async def run(self, task: Any, agents: Any) -> None:
-            own = Task(task.data.id, task.data.fields)
+            own = Task(task.data.id, task.data.fields, task.data.environment)
             await _played(environment, own, agents, turns)
 
     return Play

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from motet.core import OwnsTasks as OwnsTasks
     from motet.core import PlaysAlone as PlaysAlone
     from motet.core import Prompt as Prompt
+    from motet.core import RanksTasks as RanksTasks
     from motet.core import ReadsRows as ReadsRows
     from motet.core import Reply as Reply
     from motet.core import Round as Round
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from motet.core import Votes as Votes
     from motet.credit.own import CreditStep as CreditStep
     from motet.environments.check import check_environment as check_environment
+    from motet.environments.mixture import Mixture as Mixture
     from motet.evaluation.evaluate import EvaluationResult as EvaluationResult
     from motet.losses import LossInputs as LossInputs
     from motet.losses import PolicyLoss as PolicyLoss
@@ -91,10 +93,11 @@ _LATER = {
     " RunSummary check distill distilled_config dry_run evaluate load_run load_team play"
     " read_config team_config train train_team warmup",
     "motet.core": "Chats Completion Demonstrates Demonstration Drawing Draws Environment Episode"
-    " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt ReadsRows"
-    " Reply Round Score Solves Task ToolCall ToolSchema Transition Votes",
+    " Fault Grade Grades Message NamesConventions Outcome OwnsTasks PlaysAlone Prompt RanksTasks"
+    " ReadsRows Reply Round Score Solves Task ToolCall ToolSchema Transition Votes",
     "motet.credit.own": "CreditStep",
     "motet.environments.check": "check_environment",
+    "motet.environments.mixture": "Mixture",
     "motet.evaluation.evaluate": "EvaluationResult",
     "motet.losses": "LossInputs PolicyLoss token_ratio",
     "motet.models.function_tools": "tool",

@@ -44,6 +44,7 @@ def versions_of(config: RunConfig) -> dict[str, str]:
 def _by_entry_point(config: RunConfig) -> Iterator[str]:
     """Yield the distributions that register what the config names."""
     chosen = [(_GROUPS[key], name) for key, name in _strings(config) if key in _GROUPS]
+    chosen += [("environments", name) for key, name in _strings(config) if _IN_A_MIXTURE(key)]
     if config.cluster is not None:
         chosen.append(("clusters", "cluster"))
         yield from _ENGINES if config.cluster.samplers.engine == "vllm" else ()
@@ -87,6 +88,7 @@ def _changed(folder: str) -> tuple[str, int]:
     return folder, place.stat().st_mtime_ns if place.exists() else 0
 
 
+_IN_A_MIXTURE = re.compile(r"environment\.of\.[\w-]+(\.name)?").fullmatch
 _IN_A_MODULE = re.compile(rf"(?:{PREFIX})?([\w.]+):\w")
 
 

@@ -66,6 +66,7 @@ def components_of(
         value_coefficient=(config.critic or CriticConfig()).coefficient,
         credit=None if own is None else credit_function(own),
         reward_model=config.reward_model,
+        task_levels=setup.task_levels,
         records_episodes=config.report.episodes == "all",
         stop=stop or StopRequest(),
     )

@@ -8,6 +8,7 @@ from typing import Any
 from motet.algorithms import compares_samples
 from motet.config.schema import RunConfig
 from motet.core import Environment, class_name
+from motet.environments.mixture import Mixture
 from motet.environments.tool_use import ToolGame
 
 
@@ -38,6 +39,8 @@ def with_rewards_at_end(
     why = (
         "the calls of tools take turns, so games differ in length"
         if isinstance(environment, ToolGame)
+        else "games of a mixture differ in length, or are rewarded at their end only"
+        if class_name(environment) == Mixture.__name__
         else f"{class_name(environment)} rewards only the end of an episode (rewards_at_end)"
     )
     said = [f"algorithm.repeat_last_reward: false, because {why}"] if at_end else []

@@ -4,11 +4,14 @@ import inspect
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from motet.assembly.mixtures import mixture_of
 from motet.assembly.services import Services
 from motet.assembly.tasks import asking
 from motet.config.schema import RunConfig
 from motet.config.validation import validate_options
+from motet.config.yaml import KeyPath, dotted
 from motet.core import Environment
+from motet.environments.mixture import Mixture
 from motet.environments.registry import check_is_environment, create, resolve
 from motet.errors import ConfigError
 from motet.rollout.freeform import FreeForm
@@ -35,50 +38,60 @@ def environment_of(
 
     Raises: ConfigError.
     """
-    name, options = config.environment.name, config.environment.options
-    found = find_part("environments", name, "environment.name")
-    if is_object(name) and isinstance(found, Environment):
-        _refuse_options(type(found).__name__, options, "an object that was passed")
-        return found
-    with asking(name):
-        if isinstance(found, Environment):
-            _refuse_options(name, options, "an instance")
-            environment: Environment[Any] = found
-        elif inspect.iscoroutinefunction(found):
-            environment = FreeForm(found, _agents(config))
-        elif inspect.isfunction(found):
-            environment = found(**options)
-            check_is_environment(environment, f"environment.name is {name!r}, which returned")
-        else:
-            environment = _of_class(config, services)
-    services.check_asked(name, asks)
+    name = config.environment.name
+    environment = _made(config, services, ("environment",))
+    if not (is_object(name) and isinstance(find_part("environments", name, ""), Environment)):
+        services.check_asked(name, asks)
     return environment
 
 
-def _of_class(config: RunConfig, services: Services) -> Environment[Any]:
-    kind = resolve(config.environment.name)
+def _made(config: RunConfig, services: Services, at: KeyPath) -> Environment[Any]:
+    """Return the environment that is set at the key `at`."""
+    name, options, where = config.environment.name, config.environment.options, dotted(at)
+    found = find_part("environments", name, f"{where}.name")
+    if is_object(name) and isinstance(found, Environment):
+        _refuse_options(type(found).__name__, options, "an object that was passed", where)
+        return found
+    with asking(name):
+        if found is Mixture:
+            return mixture_of(config, lambda own, key: _made(own, services, key))
+        if isinstance(found, Environment):
+            _refuse_options(name, options, "an instance", where)
+            environment: Environment[Any] = found
+        elif inspect.iscoroutinefunction(found):
+            environment = FreeForm(found, _agents(config, at))
+        elif inspect.isfunction(found):
+            environment = found(**options)
+            check_is_environment(environment, f"{where}.name is {name!r}, which returned")
+        else:
+            environment = _of_class(config, services, at)
+    return environment
+
+
+def _of_class(config: RunConfig, services: Services, at: KeyPath) -> Environment[Any]:
+    kind = resolve(config.environment.name, f"{dotted(at)}.name")
     options = config.environment.options
     if kind.Options is not None:
-        validate_options(kind.Options, options, config.places, ("environment",))
-    return create(kind, options, services)
+        validate_options(kind.Options, options, config.places, at)
+    return create(kind, options, services, dotted(at))
 
 
-def _agents(config: RunConfig) -> Sequence[str]:
+def _agents(config: RunConfig, at: KeyPath) -> Sequence[str]:
     """Return the agents of a dialogue that is a plain function."""
-    options = config.environment.options
-    said = validate_options(DialogueOptions, options, config.places, ("environment",)).agents
+    options, where = config.environment.options, dotted(at)
+    said = validate_options(DialogueOptions, options, config.places, at).agents
     if not said and config.centralized is not None:
         raise ConfigError(
-            f"environment.name is {config.environment.name!r}, a function, so its agents are those "
-            "of team; with centralized, name them: environment.agents=[one,two]"
+            f"{where}.name is {config.environment.name!r}, a function, so its agents are those "
+            f"of team; with centralized, name them: {where}.agents=[one,two]"
         )
     return said or tuple(config.team)
 
 
-def _refuse_options(name: str, options: Mapping[str, Any], what: str) -> None:
+def _refuse_options(name: str, options: Mapping[str, Any], what: str, where: str) -> None:
     if options:
         raise ConfigError(
-            f"environment sets {', '.join(options)}, but {name} is {what}, which is already made: "
+            f"{where} sets {', '.join(options)}, but {name} is {what}, which is already made: "
             "drop them, or name a class or a function that takes them"
         )
 

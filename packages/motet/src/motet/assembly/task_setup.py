@@ -16,6 +16,7 @@ from motet.assembly.derived import with_groups, with_rewards_at_end
 from motet.assembly.objects import refuse_missing_objects
 from motet.assembly.parts import comparator_of, environment_of, reward_of
 from motet.assembly.services import Services
+from motet.assembly.task_levels import check_weights, task_levels
 from motet.assembly.tasks import Tasks, tasks_of
 from motet.assembly.tools import with_tools
 from motet.config.no_effect import refuse_keys_without_effect
@@ -23,6 +24,7 @@ from motet.config.schema import RunConfig, check_trainable
 from motet.config.yaml import KeyPath, place_of
 from motet.core import Environment, Task, Team, class_name
 from motet.environments.centralized import Centralized
+from motet.environments.mixture import Mixture
 from motet.environments.registry import check_is_environment
 from motet.environments.rewarded import Rewarded
 from motet.environments.tool_use import ToolGame
@@ -46,6 +48,8 @@ class TaskSetup:
     """Split ("train", "eval") -> its tasks. A split without a source is absent."""
     sandbox_level: str | None
     """The protection level of the sandbox. None if the environment asked for no sandbox."""
+    task_levels: Mapping[str, int | str] = field(default_factory=dict)
+    """Training task -> its level, if `train.task_sampling` reads levels."""
     derived: Sequence[str] = ()
     """Which options of the algorithm were derived for training, and from what."""
     warnings: list[str] = field(default_factory=list)
@@ -104,7 +108,13 @@ def open_task_setup(
             derived += more
             _check_rewards(config, stage)
         tasks = tasks_of(config, stage, train=train) if reads_tasks else Tasks(config, stage)
-        yield TaskSetup(config, stage, team, tasks, services.sandbox_level, derived, notes=notes)
+        levels: Mapping[str, int | str] = {}
+        if train and reads_tasks:
+            check_weights(config, stage)
+            levels = task_levels(config, stage, tasks["train"])
+        yield TaskSetup(
+            config, stage, team, tasks, services.sandbox_level, levels, derived, notes=notes
+        )
     finally:
         services.close()
 
@@ -120,6 +130,8 @@ def _check_rewards(config: RunConfig, stage: Environment[Any]) -> None:
         why = (
             "the calls of tools take turns"
             if isinstance(stage, ToolGame)
+            else "games of a mixture differ in length, or are rewarded at their end only"
+            if class_name(stage) == Mixture.__name__
             else f"{class_name(stage)} gives a reward only at the end of an episode"
         )
         raise ConfigError(

@@ -19,10 +19,13 @@ class Tasks(Mapping[str, list[Task]]):
     """Split -> its tasks.
 
     A split is read at its first access, because an evaluation may never need the training tasks.
+    `section` is the key of the data in the config, for messages.
     """
 
-    def __init__(self, config: RunConfig, environment: Environment[Any]) -> None:
-        self._config, self._environment = config, environment
+    def __init__(
+        self, config: RunConfig, environment: Environment[Any], section: str = "data"
+    ) -> None:
+        self._config, self._environment, self._section = config, environment, section
         self._sources = {"train": config.data.train, "eval": config.data.eval}
         own = isinstance(environment, OwnsTasks)
         self._splits = [
@@ -54,6 +57,12 @@ class Tasks(Mapping[str, list[Task]]):
         return next((tasks[0] for tasks in self._read.values()), None)
 
     @property
+    def firsts(self) -> list[Task]:
+        """The first task of each environment of a mixture, in that split; else `first` alone."""
+        tasks = next(iter(self._read.values()), [])
+        return list({task.environment: task for task in reversed(tasks)}.values())
+
+    @property
     def shared(self) -> int:
         """The number of tasks of `eval` that are also tasks of `train`."""
         if len(self) < 2:
@@ -64,9 +73,9 @@ class Tasks(Mapping[str, list[Task]]):
     def _tasks_of(self, split: str) -> list[Task]:
         config, environment, source = self._config, self._environment, self._sources[split]
         if source is not None:
-            of_rows, warnings = _from_rows(source, split, environment)
-            self.warnings += [f"data.{split}: {line}" for line in warnings]
-            where = f"data.{split}"
+            where = f"{self._section}.{split}"
+            of_rows, warnings = _from_rows(source, where, environment)
+            self.warnings += [f"{where}: {line}" for line in warnings]
             empty = sum(not tasks for tasks in of_rows)
             self.passed_over |= {split: empty} if empty else {}
         else:
@@ -108,22 +117,22 @@ def tasks_of(config: RunConfig, environment: Environment[Any], *, train: bool) -
 
 
 def _from_rows(
-    source: DataSource, split: str, environment: Environment[Any]
+    source: DataSource, where: str, environment: Environment[Any]
 ) -> tuple[list[list[Task]], tuple[str, ...]]:
     """Return the tasks of every row, and warnings about the dataset."""
     if not isinstance(environment, ReadsRows):
         raise ConfigError(
-            f"data.{split} is set, but {class_name(environment)} does not read rows: define "
+            f"{where} is set, but {class_name(environment)} does not read rows: define "
             "task(row), or drop data"
         )
     loaded = load_rows(path=source.path, name=source.name, split=source.split, subset=source.subset)
     rows = loaded.rows
-    check_fields(rows, source.fields.values(), f"data.{split}.fields")
+    check_fields(rows, source.fields.values(), f"{where}.fields")
     renamed = [
         {**row, **{ours: row[theirs] for ours, theirs in source.fields.items()}} for row in rows
     ]
     tasks = [
-        from_row(row, f"data.{split}, row {number}", environment)
+        from_row(row, f"{where}, row {number}", environment)
         for number, row in enumerate(renamed, start=1)
     ]
     return tasks, loaded.warnings

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from motet.assembly.task_setup import TaskSetup
-from motet.core import Fault, Reply, Solves, Transition
+from motet.core import Fault, Reply, Solves, Task, Transition
 from motet.models.tool_forms import tools_of
 from motet.rollout.faults import attempt
 from motet.user_code.plugins import is_reference
@@ -41,32 +41,41 @@ async def trial_game(setup: TaskSetup) -> Trial:
     def says_enough(turn: int, moved: Transition) -> bool:
         return turn <= len(plan.samples) and moved.success is not None
 
-    return await _play(setup, MOST_TURNS + 1, says_enough)
+    first = setup.tasks.first
+    return Trial() if first is None else await _play(setup, first, MOST_TURNS + 1, says_enough)
 
 
 async def acting_agents(setup: TaskSetup) -> list[tuple[str, ...]]:
     """Return the agents that act at each turn of the plan, as far as a trial game shows it.
 
     All agents are assumed at a turn that it does not reach: if the game ends before, fails, or
-    would ask an expert, a verifier or the sandbox.
+    would ask an expert, a verifier or the sandbox. Of the environments of a mixture, the one counts
+    in which most agents act.
     """
     config, turns = setup.config, len(setup.config.rollout.samples)
     plays = not (config.expert or config.verifier or setup.sandbox_level)
-    found = (await _play(setup, turns if plays else 1)).acting
-    return found + [tuple(config.team)] * (turns - len(found))
+    last = turns if plays else 1
+    games = [(await _play(setup, task, last)).acting for task in setup.tasks.firsts]
+    return [
+        max(
+            (acting[turn] for acting in games if turn < len(acting)),
+            key=len,
+            default=tuple(config.team),
+        )
+        for turn in range(turns)
+    ]
 
 
 async def _play(
     setup: TaskSetup,
+    task: Task,
     turns: int,
     enough: Callable[[int, Transition], bool] = lambda turn, moved: False,
 ) -> Trial:
-    """Play the first task up to its turn number `turns`, or until `enough` is known."""
+    """Play a task up to its turn number `turns`, or until `enough` is known."""
     plan, environment, seed = setup.config.rollout, setup.environment, setup.config.seed
     limit = min(SECONDS, plan.timeout_seconds or SECONDS)
-    task, trial = setup.tasks.first, Trial()
-    if task is None:
-        return trial
+    trial = Trial()
 
     async def play() -> int | None:
         begun = state = await within(limit, "start", lambda: environment.start(task, seed))

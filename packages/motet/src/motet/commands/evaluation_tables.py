@@ -27,6 +27,9 @@ def print_evaluation(target: Path, figures: "EvaluationResult") -> None:
         table.add_row(name, figure(value))
     for k, value in figures.pass_at.items():
         table.add_row(f"pass@{k}", figure(value))
+    for name, own in (figures.environments or {}).items():
+        table.add_row(f"success {name}", figure(own.success))
+        table.add_row(f"reward {name}", figure(own.reward))
     for agent, value in figures.agent_rewards.items():
         table.add_row(f"reward {agent}", figure(value))
     for name, value in figures.terms.items():

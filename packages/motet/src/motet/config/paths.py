@@ -26,6 +26,7 @@ def _is_file(key: KeyPath) -> bool:
     match key:
         case (
             ("data", "train" | "eval", "path")
+            | ("environment", "of", _, "data", "train" | "eval", "path")
             | ("policies", _, "adapter")
             | ("models", _, "chat_template")
         ):

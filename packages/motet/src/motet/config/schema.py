@@ -330,6 +330,7 @@ def complaints_of(config: RunKeys) -> list[Complaint]:
         or _unfit_reward_model(config)
         or _unfit_schedule(config)
         or _unfit_pairs(config)
+        or _unfit_sampling(config)
         or _unfit_lag(config)
         or _unfit_comparator(config)
         or _unfit_teachers(config)
@@ -545,6 +546,24 @@ def _unfit_pairs(config: RunKeys) -> list[Complaint]:
         )
         return [(("algorithm", "credit"), text)]
     return []
+
+
+def _unfit_sampling(config: RunKeys) -> list[Complaint]:
+    """Check that a step draws its tasks, where it is said which ones."""
+    kind, length = config.train.task_sampling.kind, config.train
+    if kind == "uniform":
+        return []
+    why = ""
+    if length.epochs is not None:
+        why = f"makes no pass over all tasks, got train.epochs {length.epochs}: set train.steps"
+    elif length.tasks_per_step == "all":
+        why = "draws the tasks of a step, got train.tasks_per_step all: set a number"
+    elif config.rollout.refill:
+        why = (
+            f"draws the tasks of a step itself, got rollout.refill {config.rollout.refill}, which "
+            "draws further ones evenly: set refill: 0, or task_sampling.kind: uniform"
+        )
+    return [(("train", "task_sampling"), f"train.task_sampling {kind} {why}")] if why else []
 
 
 def _unfit_lag(config: RunKeys) -> list[Complaint]:

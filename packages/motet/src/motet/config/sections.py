@@ -23,7 +23,17 @@ from pydantic import (
 )
 
 from codejudge import Limits
-from motet.settings import ByKey, ChatTemplate, Decode, Lora, Optimizer, Settings, TinyModel
+from motet.settings import (
+    ByKey,
+    ChatTemplate,
+    Decode,
+    Lora,
+    Optimizer,
+    Settings,
+    TaskSampling,
+    TinyModel,
+    UniformSampling,
+)
 from motet.settings.kinds import TAG
 from motet.user_code.plugins import is_reference
 
@@ -525,6 +535,9 @@ class TrainConfig(Settings):
     """Alternative to steps: passes over the training tasks."""
     tasks_per_step: PositiveInt | Literal["all"] = 8
     """Tasks played in one step. all: every training task in every step."""
+    task_sampling: TaskSampling = UniformSampling()
+    """Which tasks these are: all in turn (uniform), those whose games probably end differently
+    (informative), or those of unlocked levels (levels)."""
     token_budget: PositiveInt = 16384
     """Maximum number of tokens in a micro-batch, padding included. It bounds the memory of training
     and changes results only by rounding."""

@@ -62,6 +62,14 @@ class ReadsRows(Ability):
         """
 
 
+class RanksTasks(Ability):
+    """It says how hard its tasks are."""
+
+    @abstractmethod
+    def level(self, task: Task) -> int | float | str:
+        """Return the level of a task, for `train.task_sampling` with kind levels."""
+
+
 class Demonstrates(Ability):
     """It shows right completions for the warm-up."""
 
@@ -143,6 +151,7 @@ class Chats(Ability):
 ABILITIES: tuple[type[Ability], ...] = (
     OwnsTasks,
     ReadsRows,
+    RanksTasks,
     Demonstrates,
     Solves,
     NamesConventions,

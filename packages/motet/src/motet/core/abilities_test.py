@@ -35,7 +35,7 @@ def test_every_ability_is_listed_and_exported():
 
 def test_no_method_belongs_to_two_abilities_and_none_is_in_the_base_class():
     names = [name for ability in ABILITIES for name in ability.methods()]
-    assert len(names) == len(set(names)) == 12
+    assert len(names) == len(set(names)) == 13
     assert not any(name in vars(Environment) for name in names)
 
 

@@ -25,6 +25,7 @@ PLAIN = (
     "observe",
     "tasks",
     "task",
+    "level",
     "demonstrate",
     "solve",
     "convention",

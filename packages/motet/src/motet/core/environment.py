@@ -188,6 +188,9 @@ class Environment(ABC, Generic[State]):
     defaults: Mapping[str, str] = MappingProxyType({})
     """Agent -> what stands for its reply where credit asks what the team would have earned without
     it (baselines difference and shapley). An agent that is not in it says nothing, ""."""
+    task_weights: Mapping[str, float] = MappingProxyType({})
+    """Environment of a mixture -> its weight in the tasks of a training step. Empty: the tasks of
+    all are drawn alike."""
     Options: ClassVar[type[Settings] | None] = None
     """The options of the environment, which a config sets: an inner class."""
 

@@ -91,6 +91,8 @@ class Task:
 
     id: str
     fields: Mapping[str, Any]
+    environment: Annotated[str, _IF_GIVEN] = ""
+    """Its environment, by the name that it has in a mixture."""
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,37 @@ class Scores:
 
 
 @dataclass(frozen=True)
+class TaskEvidence:
+    """What the games of a task have shown up to `step`, the newest step that played it. All are
+    sums in which a step counts the less, the older it is (`train.task_sampling.half_life`)."""
+
+    step: int
+    groups: float
+    """Groups of games that were played."""
+    spread: float
+    """The population standard deviations of the rewards of the games of each group."""
+    successes: float = 0.0
+    failures: float = 0.0
+    """Games by how they ended; a success of .3 counts as .3 and .7. Both are 0 where the
+    environment reports no success."""
+
+
+@dataclass(frozen=True)
+class SamplingState:
+    """What `train.task_sampling` knows of the tasks."""
+
+    shown: Mapping[str, TaskEvidence] = field(default_factory=dict)
+    """Task, or value of a field of tasks -> what its games have shown, with kind informative."""
+    level: int = 0
+    """The newest unlocked level, counted from 0, with kind levels."""
+    recent: tuple[float, ...] = ()
+    """The mean successes of the last groups of this level, since it was unlocked."""
+
+
+@dataclass(frozen=True)
 class CreditState:
-    """State that credit assignment keeps between steps. It is part of every checkpoint."""
+    """What a run keeps between steps besides weights: for credit assignment, self-imitation and the
+    sampling of tasks. It is part of every checkpoint."""
 
     averages: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """`agent/turn` -> (decayed sum of returns, decayed count). Used by the moving_average baseline.
@@ -196,3 +225,4 @@ class CreditState:
     """Policy -> its KL coefficient, if coefficients adapt."""
     successes: Mapping[str, Success] = field(default_factory=dict)
     """Task -> its newest success, with `algorithm.self_imitation`."""
+    sampling: SamplingState = SamplingState()

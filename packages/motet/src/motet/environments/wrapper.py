@@ -20,6 +20,7 @@ from motet.core import (
     OwnsTasks,
     PlaysAlone,
     Prompt,
+    RanksTasks,
     ReadsRows,
     Solves,
     Task,
@@ -53,7 +54,7 @@ class Wrapper(Environment[WrappingState]):
             for ability in ABILITIES
             if ability in cls.gives_up or not isinstance(environment, ability)
         )
-        return cast(Self, super().__new__(_without(cls, lacking)))
+        return cast(Self, super().__new__(without(cls, lacking)))
 
     def __init__(self, environment: Environment[Any]) -> None:
         self.environment = environment
@@ -65,6 +66,7 @@ class Wrapper(Environment[WrappingState]):
         self.rewards_at_end = environment.rewards_at_end
         self.tools = environment.tools
         self.defaults = environment.defaults
+        self.task_weights = environment.task_weights
 
     async def close(self, state: WrappingState) -> None:
         await self.environment.close(state.inner)
@@ -76,6 +78,10 @@ class Wrapper(Environment[WrappingState]):
     def task(self, row: Mapping[str, Any]) -> Task | Sequence[Task]:
         assert isinstance(self.environment, ReadsRows)
         return self.environment.task(row)
+
+    def level(self, task: Task) -> int | float | str:
+        assert isinstance(self.environment, RanksTasks)
+        return self.environment.level(task)
 
     def demonstrate(self, task: Task, seed: int) -> Demonstration:
         assert isinstance(self.environment, Demonstrates)
@@ -119,7 +125,7 @@ class Wrapper(Environment[WrappingState]):
 
 
 @cache
-def _without(kind: type[Any], abilities: tuple[type[Ability], ...]) -> type[Any]:
+def without(kind: type[Any], abilities: tuple[type[Ability], ...]) -> type[Any]:
     """Return a subclass of the same name without these abilities, or `kind` if there are none."""
     methods = {name for ability in abilities for name in ability.methods()}
     if not methods:

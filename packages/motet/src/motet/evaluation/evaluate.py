@@ -21,7 +21,14 @@ from motet.evaluation.playthrough import (
 )
 from motet.rollout.collect import collect
 from motet.rollout.reference import play_reference
-from motet.rollout.summary import Summary, ToolCounts, summarise, tool_use
+from motet.rollout.summary import (
+    EnvironmentFigures,
+    Summary,
+    ToolCounts,
+    by_environment,
+    summarise,
+    tool_use,
+)
 from motet.settings import Plan
 
 TASKS_AT_ONCE = 512
@@ -127,6 +134,8 @@ class EvaluationResult(Summary):
     influence: Influence | None = None
     conventions: Mapping[str, Mapping[str, float]] | None = None
     """Agent -> label -> share of its first answers, if the environment names them."""
+    environments: Mapping[str, EnvironmentFigures] | None = None
+    """Environment -> its figures, of a mixture."""
     tools: Mapping[str, ToolCounts] | None = None
     """Agent -> how often it called its tools, if any agent has some."""
     code_changed: Sequence[str] | None = None
@@ -162,6 +171,7 @@ def described(
         conventions=conventions(evaluation.episodes, environment.convention)
         if isinstance(environment, NamesConventions)
         else None,
+        environments=by_environment(evaluation.episodes) or None,
         tools=tool_use(evaluation.episodes) or None,
     )
 

@@ -251,6 +251,25 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
 
 
 @dataclass(frozen=True)
+class EnvironmentFigures:
+    """The figures of one environment of a mixture, as in a `Summary`."""
+
+    episodes: int
+    success: float | None
+    reward: float | None
+
+
+def by_environment(episodes: Sequence[Episode]) -> dict[str, EnvironmentFigures]:
+    """Return environment -> the figures of its episodes. Empty if they are not of a mixture."""
+    names = dict.fromkeys(one.task.environment for one in episodes if one.task.environment)
+    found = {}
+    for name in names:
+        own = summarise([one for one in episodes if one.task.environment == name])
+        found[name] = EnvironmentFigures(own.episodes, own.success, own.reward)
+    return found
+
+
+@dataclass(frozen=True)
 class ToolCounts:
     """How often an agent called its tools."""
 

@@ -31,6 +31,12 @@ from motet.settings.rollout import (
     Thinking,
     check_temperature,
 )
+from motet.settings.task_sampling import (
+    InformativeSampling,
+    LevelSampling,
+    TaskSampling,
+    UniformSampling,
+)
 from motet.settings.tools import ToolUse
 
 __all__ = [
@@ -48,8 +54,10 @@ __all__ = [
     "Decode",
     "GroupCredit",
     "Incentives",
+    "InformativeSampling",
     "KlInLoss",
     "KlInReward",
+    "LevelSampling",
     "Lora",
     "NoCredit",
     "Optimizer",
@@ -64,9 +72,11 @@ __all__ = [
     "Schedule",
     "Settings",
     "Share",
+    "TaskSampling",
     "Thinking",
     "TinyModel",
     "ToolUse",
+    "UniformSampling",
     "Warmup",
     "check_temperature",
     "tupled",

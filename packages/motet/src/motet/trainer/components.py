@@ -155,6 +155,9 @@ class TrainComponents:
     """How the reward model is trained, if the run has one: the critic `REWARD_MODEL`."""
     comparator: Comparator | None = None
     """None: both halves of what is compared are those of the team."""
+    task_levels: Mapping[str, int | str] = field(default_factory=dict)
+    """Training task -> its level, counted from 0; with `train.task_sampling.kind: informative` the
+    value by which tasks share what their games have shown. Empty if each task is on its own."""
     records_episodes: bool = True
     """Whether the episodes of training are recorded. Those of evaluations always are."""
     stop: StopRequest = field(default_factory=StopRequest)

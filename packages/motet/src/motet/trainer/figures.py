@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from motet.core import Episode
 from motet.evaluation.influence import influence
-from motet.rollout.summary import EndpointUse, Summary, tool_use
+from motet.rollout.summary import EndpointUse, Summary, by_environment, tool_use
 from motet.trainer.loop import TrainStep
 
 PLAYED = (
@@ -51,6 +51,16 @@ def called(episodes: Sequence[Episode]) -> dict[str, float]:
     return figures
 
 
+def mixed(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the figures of each environment of a mixture. Empty outside mixtures."""
+    return {
+        f"play/environment/{name}/{figure}": value
+        for name, found in by_environment(episodes).items()
+        for figure, value in asdict(found).items()
+        if value is not None
+    }
+
+
 def debated(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the figures of a debate, with turns counted from 1. Empty outside debates.
 
@@ -82,13 +92,13 @@ def debated(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def of_step(step: TrainStep) -> dict[str, float]:
     """Return all metrics of a training step. Wall-clock metrics are under `time/`."""
-    spoken = {**called(step.episodes), **debated(step.episodes)}
+    spoken = {**mixed(step.episodes), **called(step.episodes), **debated(step.episodes)}
     return {**played(step.summary), **spoken, **step.metrics, **_timed(step)}
 
 
 def of_evaluation(summary: Summary, episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the metrics of an evaluation under `evaluate/`."""
-    figures = {**played(summary), **called(episodes), **debated(episodes)}
+    figures = {**played(summary), **mixed(episodes), **called(episodes), **debated(episodes)}
     return {name.replace("play/", "evaluate/", 1): value for name, value in figures.items()}
 
 

@@ -12,7 +12,7 @@ from motet.credit.assign import Credit
 from motet.credit.preferences import weights_of
 from motet.errors import MotetError, TrainingDiverged
 from motet.models.completions import NOT_FINITE
-from motet.rollout.collect import collect, task_order
+from motet.rollout.collect import collect
 from motet.rollout.summary import Summary, episode_stats, fault_share, summarise
 from motet.trainer import refill, step_bound
 from motet.trainer.components import TrainComponents
@@ -21,6 +21,7 @@ from motet.trainer.in_sequence import learn_in_sequence
 from motet.trainer.learn import learn_pairs, learn_samples
 from motet.trainer.reward_model import NOT_FITTED, Fitted, first_steps, fit, play_for_pairs
 from motet.trainer.self_imitation import imitated
+from motet.trainer.task_sampling import TaskSampler
 from motet.trainer.timing import Stopwatch
 
 
@@ -51,11 +52,9 @@ class Played:
     """Policy that played earlier weights of another -> how many steps these were learnt before."""
 
 
-def tasks_of(components: TrainComponents, number: int) -> list[Task]:
-    """The tasks of step `number`."""
-    tasks, count = components.tasks["train"], components.tasks_per_step
-    task_at = task_order(len(tasks), components.seed)
-    return [tasks[task_at(place)] for place in range((number - 1) * count, number * count)]
+def tasks_of(components: TrainComponents, number: int, state: CreditState) -> list[Task]:
+    """The tasks of step `number`, drawn when the games so far have left `state`."""
+    return TaskSampler.of(components).tasks_of(number, state.sampling)
 
 
 async def play_step(
@@ -175,14 +174,19 @@ async def learn_step(
         groups["credit/refilled"] = float(len(played.episodes) - components.tasks_per_step)
     if components.algorithm.self_imitation is not None:
         groups["credit/imitated"] = float(len(earned))
-    metrics = {**fitted.metrics, **credit.metrics, **groups, **learned}
+    tasks = TaskSampler.of(components)
+    sampling = tasks.after(state.sampling, played.episodes, number)
+    drawn = tasks.metrics(
+        state.sampling, sampling, [episode.task for episode in played.episodes], number
+    )
+    metrics = {**fitted.metrics, **drawn, **credit.metrics, **groups, **learned}
     metrics |= components.models.publish_metrics()
     metrics |= {f"play/snapshot_age/{name}": age for name, age in played.ages.items()}
     play = {"play": played.seconds.get("play", 0.0)}
     seconds = {**play, **clock.seconds, **played.seconds, **fitted.seconds}
     summary = summarise(played.episodes)
     return TrainStep(number, played.episodes, summary, metrics, seconds), replace(
-        credit.state, successes=known
+        credit.state, successes=known, sampling=sampling
     )
 
 

@@ -15,6 +15,7 @@ from motet.trainer.trackers import Tracker
 
 STAGES = (
     "play",
+    "tasks",
     "fit",
     "score",
     "credit",

@@ -76,7 +76,7 @@ def shares(episodes: Sequence[Episode]) -> dict[str, float]:
     for episode in episodes:
         for _, round_ in walk(episode.root) if episode.root is not None else ():
             ends = [end for one in round_.outcomes if (end := outcome_of(one)) is not None]
-            if ends and _reports_success(round_):
+            if ends and reports_success(round_):
                 groups.append(ends)
     if not groups:
         return {}
@@ -86,9 +86,10 @@ def shares(episodes: Sequence[Episode]) -> dict[str, float]:
     }
 
 
-def _reports_success(round_: Round) -> bool:
+def reports_success(round_: Round) -> bool:
+    """Return whether the environment reports the success of a game of this Round."""
     return any(
-        outcome.success is not None or (outcome.next is not None and _reports_success(outcome.next))
+        outcome.success is not None or (outcome.next is not None and reports_success(outcome.next))
         for outcome in round_.outcomes
     )
 

@@ -11,6 +11,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from motet.core import CreditState, Draws, Episode
@@ -144,11 +145,12 @@ class TrainingRun:
                 break
             self._move_reference(number - 1)
             fitted = await self._fit_reward_model(number)
-            played = pending or await self._play(components, number)
+            play = partial(self._play, credit_state)
+            played = pending or await play(components, number)
             refuse_too_many_faults(components, played.episodes, f"step {number}")
             # The first call of a sampler may take weights from the learners: not beside an update.
             beside = self._models.samples_beside and sampled
-            games, sampled = next_games(components, number, self._play, beside), True
+            games, sampled = next_games(components, number, play, beside), True
             async with played_ahead(games, beside) as ahead:
                 self._progress.waiting(f"the update of step {number}")
                 step, credit_state = await learn_step(
@@ -167,10 +169,10 @@ class TrainingRun:
                 f"is {watch.success:.3g}"
             )
 
-    async def _play(self, components: TrainComponents, number: int) -> Played:
-        """Play and record the games of a step."""
+    async def _play(self, state: CreditState, components: TrainComponents, number: int) -> Played:
+        """Play and record the games of a step. `state` decides on its tasks."""
         self._progress.waiting(f"the games of step {number}")
-        tasks = tasks_of(components, number)
+        tasks = tasks_of(components, number, state)
         played = await play_step(components, tasks, number, self._notices.see)
         self._notices.played(played.episodes, components.plan)
         self._notices.credited(played.episodes, components.algorithm)

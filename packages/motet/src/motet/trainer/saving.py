@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
-from motet.core import CreditState, Success
+from motet.core import CreditState, SamplingState, Success
 from motet.core.records import as_json
 from motet.errors import CannotResume, ConfigError, MotetError, shortened
 from motet.rollout.summary import EndpointUse
@@ -261,6 +261,7 @@ class _State(_Part):
     rollback: dict[str, Any] | None = None
     reference: dict[str, Any] | None = None
     successes: dict[str, Success] = {}
+    sampling: SamplingState = SamplingState()
     alarms: list[dict[str, Any]] = []
     tokens: NonNegativeInt = 0
     step_seconds: float = 0.0
