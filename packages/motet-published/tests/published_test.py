@@ -12,6 +12,7 @@ from motet.config.yaml import read_yaml
 from motet_published.command import config_of, main
 from motet_published.translate import TRAINERS as TRAINER_TABLE
 from motet_published.translate import translate
+from motet_tasks.calls.game_test import ROW as CALL_ROW
 from motet_tasks.coding.classes_test import ROW as CLASS_ROW
 from motet_tasks.minecraft.house_build import HouseBuild
 from motet_tasks.minecraft.str_build import StrBuild
@@ -365,6 +366,90 @@ FILES |= {
     for kind in BUILDERS
     for trainer in BUILT_ALONE
 }
+CALLING = """\
+agent_model: {name: Qwen/Qwen3-8B, type: qwen, temperature: 0.7, top_p: 0.8, top_k: null,
+  special_tokens: {}, torch_dtype: bfloat16, attn_implementation: eager}
+agents: null
+dataset: {name: DATA, type: bfcl, version: v4, train_split: train, eval_split: eval,
+  categories: CATEGORIES, task_types: null, max_train_samples: null, max_eval_samples: null}
+seed: 42
+output: {base_dir: out, verbose: false, save_final_model: false}
+bfcl: {role_mode: self_select}
+reward_processor: {enabled: false, scale_factor: 1.0, shift: null}
+wandb: {enabled: true, project: p, entity: OpenMLRL, name: n, dir: out, tags: [t]}
+bfcl_reward: REWARD
+TRAINER:
+  parallel_training: mp
+  agent_devices: ["cuda:0", "cuda:1"]
+  num_agents: 2
+  num_turns: 1
+  num_train_epochs: 4
+  agent_learning_rate: 2.0e-05
+  logging_steps: 20
+  max_new_tokens: 256
+  discount: 1.0
+  early_termination_threshold: null
+  rollout_buffer_size: 4
+  train_batch_size: 4
+  advantage_normalization: true
+  eval_interval: 2
+  eval_num_samples: 16
+  eval_batch_size: 1
+  reference_kl_enabled: false
+  reference_kl_coef: 0.1
+  reference_devices: null
+"""
+_WEIGHTS = """{parse_weight: 0.05, function_weight: 0.25, argument_weight: 0.35,
+  count_weight: 0.10, balance_weight: 0.15, exact_bonus: 0.20, overlap_penalty: 0.20,
+  lazy_agent_penalty: 0.15, extra_call_penalty: 0.05, self_duplicate_penalty: 0.10,
+  min_reward: -0.4, max_reward: 1.2}"""
+_SEQUENCE_WEIGHTS = """{parse_weight: 0.05, sequence_function_weight: 0.15,
+  sequence_argument_weight: 0.20, sequence_order_weight: 0.25, sequence_prefix_weight: 0.10,
+  sequence_count_weight: 0.10, sequence_balance_weight: 0.15, sequence_exact_bonus: 0.20,
+  sequence_overlap_penalty: 0.15, sequence_lazy_agent_penalty: 0.25,
+  sequence_extra_call_penalty: 0.15, min_reward: -0.4, max_reward: 1.2}"""
+_ALIGNED = "  joint_mode: aligned\n  advantage_mode: mean\n"
+_CANDIDATES = """\
+  preference_num_candidates: 20
+  preference_pairs_per_sample: 4
+  dpo_beta: 0.1
+  use_environment_step: true
+  environment_steps_per_pair: 2
+"""
+_VALUES = """\
+  critic_learning_rate: 5.0e-06
+  value_loss_coef: 0.6
+  critic_type: v
+"""
+_COPIED = "r_policy: current_copy"
+_HEADS = """\
+  critic_devices: null
+  value_clip_range: 0.2
+  use_separate_critic: false
+  critic_value_head_hidden_dim: null
+  value_head_hidden_dim: null
+"""
+CALLED_ALONE = {
+    "magrpo": _ALIGNED + "  num_generations: 4\n",
+    "iac": _VALUES + _HEADS + "  num_generations: 4\n",
+    "maac": _VALUES + "  num_generations: 4\n",
+    "madpo": _ALIGNED + _CANDIDATES + ONE_SHOT + "  num_generations: 4\n",
+    "madpo_iter": _ALIGNED + _CANDIDATES + ITERATIVE.replace("r_policy: current", _COPIED),
+    "marlhf": _ALIGNED + _CANDIDATES + ONE_SHOT + LEARNT_REWARD,
+    "marlhf_iter": _ALIGNED + _CANDIDATES + ITERATIVE + LEARNT_REWARD
+    + "  preference_scoring_reward: task\n",
+}  # fmt: skip
+
+
+def calling(trainer, categories="[parallel, parallel_multiple]", reward=_WEIGHTS):
+    keys = CALLING.replace("TRAINER", trainer).replace("CATEGORIES", categories)
+    return keys.replace("REWARD", reward) + CALLED_ALONE[trainer]
+
+
+FILES |= {f"native_parallel_{trainer}_config.yaml": calling(trainer) for trainer in CALLED_ALONE}
+FILES["multiturn_flat_magrpo_config.yaml"] = calling(
+    "magrpo", "[multi_turn_base_step, multi_turn_miss_func_step]", _SEQUENCE_WEIGHTS
+).replace("joint_mode: aligned", "joint_mode: cross")
 HOUSE = {
     "inventory": {"C": "white_concrete", "A": "air"},
     "target_spec": {
@@ -373,9 +458,16 @@ HOUSE = {
         "layers": [{"y": 0, "rows": ["CCC", "CCC"]}, {"y": 1, "rows": ["CAC", "CCC"]}],
     },
 }
+FILTERED = {"official_category": "parallel", "task_type": "travel/local_services/logistics"}
 DATA = {
     "str_build": lambda number: {"string": "ABCD"[number]},
     "house_build": lambda number: {"task_id": f"house{number}", **HOUSE},
+    "native_parallel": lambda number: {**CALL_ROW, **FILTERED, "id": f"parallel_{number}"},
+    "multiturn_flat": lambda number: {
+        **CALL_ROW,
+        "official_category": "multi_turn_base_step",
+        "id": f"step_{number}",
+    },
     "code": problem,
     "classeval": lambda number: {**CLASS_ROW, "task_id": f"ClassEval_{number}"},
     "tldr": lambda number: {"prompt": f"Post {number}.", "completion": ""},
@@ -405,7 +497,7 @@ def run(command, model, folder, *more):
     trainer = TRAINERS.get(stem, stem.removeprefix("train_"))
     place = words.index("--config") + 1
     file = words[place].rpartition("/")[2]
-    kinds = ("classeval", "tldr", "arxiv", *BUILDERS)
+    kinds = ("classeval", "tldr", "arxiv", *BUILDERS, "native_parallel", "multiturn_flat")
     kind = next((name for name in kinds if name in file), "code")
     kind = "gsm8k" if trainer == "maporl" else kind
     rows = folder / "rows.jsonl"
@@ -431,6 +523,8 @@ def run(command, model, folder, *more):
         small |= {"model_name": model, f"{trainer}.num_generations": 2, "output.base_dir":
                   folder / "runs", f"{trainer}.max_new_tokens": 8,
                   f"{trainer}.agent_devices": "null"}  # fmt: skip
+        if "wandb: {enabled: true" in FILES.get(file, ""):
+            small |= {"wandb.enabled": "false"}
         if "--model_name" in words:
             words[words.index("--model_name") + 1] = str(model)
     if trainer.startswith(("madpo", "marlhf")):
@@ -440,7 +534,12 @@ def run(command, model, folder, *more):
     if trainer.endswith("_iter"):
         small |= {f"{trainer}.num_iterations": 2}
     if trainer in ("ac", "iac", "maac"):
-        small |= {"critic_model.name": model, f"{trainer}.num_generations": 1}
+        small |= {f"{trainer}.num_generations": 1}
+        small |= (
+            {}
+            if "use_separate_critic: false" in FILES.get(file, "")
+            else {"critic_model.name": model}
+        )
     overrides = [f"{key}={value}" for key, value in small.items()]
     main(trainer, [*words, "--override", *overrides, *more])
 
@@ -518,4 +617,4 @@ def test_at_least_eleven_commands_train_and_the_others_train_elsewhere():
     elsewhere = {" ".join(command.replace("\\\n", "").split()) for command in COMMANDS}
     assert len(trained) >= 11
     assert set(trained) - elsewhere == {" ".join(command.split()) for command in OWN}
-    assert len(OWN) == 9
+    assert len(OWN) == 10

@@ -16,6 +16,7 @@ from motet_published.benchmarks import (
     environment_of,
     inferred_type,
 )
+from motet_published.comlrl_calls import set_calls
 from motet_published.comlrl_experts import set_expert
 from motet_published.comlrl_minecraft import set_building, set_building_data
 from motet_published.comlrl_models import Critics, ModelOnDevice, set_agents, set_critics
@@ -86,6 +87,7 @@ def set_task(
     else:
         _set_data(config, parts)
     set_building(config, dataset_type, agents)
+    set_calls(config, dataset_type)
     agent_names = _set_environment(config, dataset_type, agents)
     if config.get(COLLABORATION, False):
         config.set("centralized.agent", "joint", COLLABORATION)

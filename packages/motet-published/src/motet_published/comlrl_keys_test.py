@@ -79,6 +79,7 @@ class Case:
 
 WANDB = {"wandb.enabled": True}
 STRINGS, HOUSES = {"dataset.type": "str_build"}, {"dataset.type": "house_build"}
+CALLS = {"dataset.type": "bfcl"}
 ATTACKED = {**HOUSES, "task.spider.atk": 4}
 CHANGES = {
     "model.name": Case("other/model", {"models.base.path": "other/model"}),
@@ -251,6 +252,31 @@ CHANGES = {
         {"environment.feedback.limit": 7},
         {**HOUSES, "external.mode": "position_feedback"},
     ),
+    "dataset.categories": Case(["parallel"], {"environment.categories": ["parallel"]}, CALLS),
+    "dataset.task_types": Case("travel", {"environment.task_types": ["travel"]}, CALLS),
+    "bfcl.role_mode": Case("odd_even", {"environment.roles": "odd_even"}, CALLS),
+    "bfcl_reward.self_duplicate_mode": Case("dedupe", {"environment.score.repeated": 0.0}, CALLS),
+    **{
+        f"bfcl_reward.{key}": Case(0.5, {f"environment.score.{term}": 0.5}, CALLS)
+        for key, term in (
+            ("parse_weight", "parsed"), ("function_weight", "names"), ("exact_bonus", "exact"),
+            ("argument_weight", "arguments"), ("count_weight", "count"), ("max_reward", "highest"),
+            ("balance_weight", "balance"), ("min_reward", "lowest"),
+            ("sequence_function_weight", "names"), ("sequence_argument_weight", "arguments"),
+            ("sequence_order_weight", "order"), ("sequence_prefix_weight", "prefix"),
+            ("sequence_count_weight", "count"), ("sequence_balance_weight", "balance"),
+            ("sequence_exact_bonus", "exact"),
+        )
+    },
+    **{
+        f"bfcl_reward.{key}": Case(0.5, {f"environment.score.{term}": -0.5}, CALLS)
+        for key, term in (
+            ("overlap_penalty", "overlap"), ("lazy_agent_penalty", "silent"),
+            ("extra_call_penalty", "extra"), ("self_duplicate_penalty", "repeated"),
+            ("sequence_overlap_penalty", "overlap"), ("sequence_lazy_agent_penalty", "silent"),
+            ("sequence_extra_call_penalty", "extra"),
+        )
+    },
 }  # fmt: skip
 
 
