@@ -149,6 +149,8 @@ def test_a_row_without_an_id_gets_one_of_its_content() -> None:
         ({"function": "{"}, "as its 'function', which is no JSON"),
         ({"function": {"name": "f"}}, "expected a list of objects"),
         ({"function": [{"title": "f"}]}, "expected objects with a name each"),
+        ({"function": [{"name": "f", "parameters": 3}]}, "and parameters with properties"),
+        ({"function": [{"name": "f", "parameters": {"required": [[]]}}]}, "list of required"),
         ({"ground_truth": [{}]}, "expected a call in each object"),
         ({"ground_truth": "3"}, "expected a list of objects"),
     ],

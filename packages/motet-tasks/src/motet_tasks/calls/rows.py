@@ -34,10 +34,10 @@ def read_request(row: Mapping[str, Any]) -> Task:
     if not isinstance(request, str) or not request.strip():
         raise ConfigError(f"a row has {request!r} as its {REQUEST!r}; expected a text")
     functions, needed = (_objects(row, name) for name in (FUNCTIONS, NEEDED))
-    if not all(isinstance(one.get("name"), str) for one in functions):
+    if not all(map(_is_function, functions)):
         raise ConfigError(
             f"a row has {shortened(str(row[FUNCTIONS]))} as its {FUNCTIONS!r}; expected objects "
-            "with a name each"
+            "with a name each, and parameters with properties and a list of required ones, if any"
         )
     if not all(needed):
         raise ConfigError(
@@ -86,6 +86,19 @@ def _objects(row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
             f"a row has {shortened(str(value))} as its {name!r}; expected a list of objects"
         )
     return [_without_nulls(one) for one in value]
+
+
+def _is_function(one: Mapping[str, Any]) -> bool:
+    schema = one.get("parameters", {})
+    if not isinstance(schema, Mapping):
+        return False
+    required = schema.get("required", [])
+    return (
+        isinstance(one.get("name"), str)
+        and isinstance(schema.get("properties", {}), Mapping)
+        and isinstance(required, list)
+        and all(isinstance(name, str) for name in required)
+    )
 
 
 def _without_nulls(value: Any) -> Any:
