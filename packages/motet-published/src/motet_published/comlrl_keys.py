@@ -13,6 +13,7 @@ from motet.user_code.plugins import is_reference
 from motet_published.comlrl_calls import KEYS as CALL_KEYS
 from motet_published.comlrl_minecraft import KEYS as MINECRAFT_KEYS
 from motet_published.comlrl_minecraft import sliced
+from motet_published.comlrl_travel import KEYS as TRAVEL_KEYS
 from motet_published.keys import (
     Combined,
     KeyRule,
@@ -260,6 +261,7 @@ KEYS: KeyTable = {
     ),
     **MINECRAFT_KEYS,
     **CALL_KEYS,
+    **TRAVEL_KEYS,
     "patches": NoEffect("they mended an older version of the trainer", silent=({},)),
     # unsupported keys
     "model.special_tokens": Unsupported(

@@ -51,8 +51,16 @@ class CheckedPlan:
         return mean(self.hard.values())
 
     @property
+    def all_sensible(self) -> bool:
+        return all(kept >= _NEARLY for kept in self.sense.values())
+
+    @property
+    def all_wished(self) -> bool:
+        return all(self.hard_kept.values())
+
+    @property
     def success(self) -> bool:
-        return all(kept >= _NEARLY for kept in self.sense.values()) and all(self.hard_kept.values())
+        return self.all_sensible and self.all_wished
 
 
 def mean(values: Iterable[float], empty: float = 0.0) -> float:

@@ -65,6 +65,12 @@ class TravelWeights(Settings):
     """Balance and quality of the plan."""
     grounded: float = 0.08
     """Required slots that are right, of all."""
+    in_budget: float = 0.0
+    """Whether the plan keeps the budget. This and the two below are weights of version 10."""
+    all_sensible: float = 0.0
+    """Whether the plan keeps all rules of common sense."""
+    all_wished: float = 0.0
+    """Whether the plan keeps the budget and all other wishes."""
     success: float = 0.10
     """Whether the plan keeps all rules and both agents did their part."""
     wrong: float = -0.10
@@ -163,6 +169,9 @@ def score_trip(texts: Mapping[str, str], trip: Trip, weights: TravelWeights) -> 
         "balance": team * balance,
         "quality": team * weights.composite(balance, quality_of(plan, weights.plan)),
         "grounded": team * plan.grounded,
+        "in_budget": float(team and plan.hard_kept["budget"]),
+        "all_sensible": float(team and plan.all_sensible),
+        "all_wished": float(team and plan.all_wished),
         "success": float(success),
         "wrong": max(
             min(1.0, unusable / max(1, written)), *(one.rejected for one in saved.values())

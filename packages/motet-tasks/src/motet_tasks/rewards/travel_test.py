@@ -52,6 +52,17 @@ def test_an_idle_partner_by_hand() -> None:
     assert scored(answers(idle, trip()), mean_share=1.0).terms["balance"] == pytest.approx(0.5)
 
 
+def test_a_plan_of_more_than_its_budget_keeps_all_rules_of_sense() -> None:
+    """The plan costs 295."""
+    added = {"in_budget": 0.03, "all_sensible": 0.04, "all_wished": 0.05}
+    for budget, kept in ((295, (1.0, 1.0, 1.0)), (294, (0.0, 1.0, 0.0))):
+        game = trip(budget=budget)
+        found = score_trip(answers(PLAN, game), game, TravelWeights(**added))
+        assert tuple(found.terms[name] for name in added) == kept
+    plain = score_trip(answers(PLAN, game), game, TravelWeights())
+    assert found.levels == pytest.approx(plain.levels + 0.04)
+
+
 def test_the_bottleneck() -> None:
     assert TravelWeights().bottleneck([0.5, 1.0]) == pytest.approx(0.2 * 0.75 + 0.8 * 0.5)
     assert TravelWeights(mean_share=0.0).bottleneck([0.5, 1.0]) == 0.5
