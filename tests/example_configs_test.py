@@ -6,6 +6,8 @@ import pytest
 
 import motet
 from motet.config.paths import config_path
+from motet_tasks.calls.game_test import ROW as CALLS
+from motet_tasks.travel.game_test import ROW as TRIP
 from tests.small_runs import steps
 
 EMBEDDED = [
@@ -13,8 +15,15 @@ EMBEDDED = [
     "models.qwen.embedded={hidden_size: 32, layers: 1}",
     "models.qwen.dtype=float32",
 ]
+LONG = [
+    *(word.replace("layers: 1", "layers: 1, context: 4096") for word in EMBEDDED),
+    "models.qwen.checkpointing=false",
+    "train.epochs=null",
+]
 ROWS = {
     "tldr": {"prompt": "A long post about a small matter."},
+    "bfcl": CALLS,
+    "travel": TRIP,
     "arxiv": {"abstract_text": "We study a small matter at length."},
 }
 CONFIGS = {
@@ -36,6 +45,8 @@ CONFIGS = {
     "tldr_length": [*EMBEDDED, "data.train=null", "train.epochs=null"],
     "tldr": [*EMBEDDED, "train.epochs=null"],
     "arxiv": [*EMBEDDED, "train.epochs=null"],
+    "bfcl": LONG,
+    "travel": LONG,
 }
 """Config -> the overrides that a user gives without a model and without the hub."""
 

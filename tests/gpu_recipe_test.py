@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from motet.assembly import task_setup
 from motet.config.paths import config_path
 from motet.models import memory
 from motet.models.compute import Quantize
+from motet_tasks.calls.game_test import ROW as CALLS
+from motet_tasks.travel.game_test import ROW as TRIP
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "gpu.md").read_text()
@@ -43,6 +46,18 @@ WRITER = {
     "tie_word_embeddings": True,
 }  # fmt: skip
 """The shape of Qwen3-1.7B."""
+
+
+CALLER = WRITER | {
+    "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+    "num_attention_heads": 32, "tie_word_embeddings": False,
+}  # fmt: skip
+"""The shape of Qwen3-8B."""
+PLANNER = CALLER | {
+    "hidden_size": 2560, "intermediate_size": 9728, "max_position_embeddings": 262144,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+"""The shape of Qwen3-4B-Instruct-2507."""
 
 
 HELD_OUT = 32
@@ -180,3 +195,37 @@ def test_two_full_writers_fit_the_gpu_that_their_config_names(tmp_path, config, 
     memory = motet.dry_run(config_path(config), [f"models.qwen.path={tmp_path}", *rows]).memory
     (gigabytes,) = re.findall(r"a GPU with (\d+) GB", (config_path(config)).read_text())
     assert 0.5 < memory["total"] / (int(gigabytes) * 1e9) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("config", "shape", "row"), [("bfcl", CALLER, CALLS), ("travel", PLANNER, TRIP)]
+)
+def test_two_adapters_fit_the_gpu_that_their_config_names(tmp_path, config, shape, row):
+    path = config_path(config)
+    memory = motet.dry_run(path, local(tmp_path, shape, row)).memory
+    (gigabytes,) = re.findall(r"a GPU with (\d+) GB", path.read_text())
+    assert 0.2 < memory["total"] / (int(gigabytes) * 1e9) < 0.9
+
+
+def test_the_travel_config_says_how_to_learn_from_pairs(tmp_path):
+    """The command in its comment is that of the published MAPL configs."""
+    path = config_path("travel")
+    comment = " ".join(
+        line.strip("# \\") for line in path.read_text().splitlines() if line[:1] == "#"
+    )
+    (command,) = re.findall(r"motet train travel (.*\}\}')", comment)
+    overrides = [*local(tmp_path, PLANNER, TRIP), *shlex.split(command)]
+    config = motet.read_config(path, overrides)
+    assert motet.dry_run(path, overrides).joint_actions == 40
+    assert (config.rollout.samples, config.train.steps, config.train.epochs) == ((40,), 7, None)
+    pairs = config.algorithm.credit
+    assert (pairs.compare, pairs.pairs, pairs.beta, pairs.replay.decay) == ("halves", 6, 0.1, 0.8)
+    assert config.algorithm.reduce == "sequence_mean"
+
+
+def local(folder, shape, row):
+    """Return overrides that use a model of this shape and this row in place of the hub's."""
+    (folder / "config.json").write_text(json.dumps(shape))
+    (folder / "rows.jsonl").write_text(json.dumps(row))
+    rows = [f"data.{split}.path={folder / 'rows.jsonl'}" for split in ("train", "eval")]
+    return [f"models.qwen.path={folder}", *rows]

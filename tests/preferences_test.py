@@ -45,7 +45,9 @@ AGENTS = {"a": "p", "b": "q"}
 class PublishedTeam:
     """The team of a run, trained with the published loss in plain torch."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mean: bool = False) -> None:
+        """`mean`: log-probabilities are means over the tokens of a completion."""
+        self.mean = mean
         self.models = {
             policy: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             for policy in AGENTS.values()
@@ -59,13 +61,10 @@ class PublishedTeam:
 
     def difference(self, agent: str, pair: tuple[Any, Any, Any]) -> Tensor:
         round_, *sides = pair
+        model, prompt = self.models[AGENTS[agent]], round_.prompt_tokens[agent]
         chosen, rejected = (
-            sequence_logp(
-                self.models[AGENTS[agent]],
-                round_.prompt_tokens[agent],
-                round_.samples[agent][picks[agent]],
-            )
-            for picks in sides
+            sequence_logp(model, prompt, one) / (len(one.tokens) if self.mean else 1)
+            for one in (round_.samples[agent][picks[agent]] for picks in sides)
         )
         return chosen - rejected
 
@@ -96,13 +95,17 @@ class PublishedTeam:
             assert wrong < 5e-6
 
 
-@pytest.mark.parametrize("reference", [False, True])
-def test_a_run_takes_the_steps_of_the_published_loss(train, reference: bool) -> None:
+@pytest.mark.parametrize(
+    ("reference", "reduce"),
+    [(False, "sequence_sum"), (True, "sequence_sum"), (False, "sequence_mean")],
+)
+def test_a_run_takes_the_steps_of_the_published_loss(train, reference: bool, reduce: str) -> None:
     run = train(
         run_config(
             algorithm={
                 "name": "madpo",
                 "epochs": EPOCHS,
+                "reduce": reduce,
                 "preference": {"select": "all", "beta": BETA, "reference": reference},
             },
             optimizer={"learning_rate": RATE, "clip_norm": 1e9},
@@ -112,7 +115,7 @@ def test_a_run_takes_the_steps_of_the_published_loss(train, reference: bool) -> 
     )
     pairs = all_pairs(episodes(run, "train-000001"))
     assert pairs, "games with different rewards"
-    team = PublishedTeam(run / "models" / "tiny")
+    team = PublishedTeam(run / "models" / "tiny", mean=reduce == "sequence_mean")
     start = team.margins(pairs) if reference else 0.0
     for _ in range(EPOCHS):
         team.learn(pairs, start)

@@ -16,6 +16,8 @@ from motet.core import walk
 from motet.core.records import as_json
 from motet.user_code.plugins import load_object
 from motet_compare.messages import RealMessages
+from motet_tasks.calls.game_test import ROW as CALLS
+from motet_tasks.travel.game_test import ROW as TRIP
 from tests.fixtures.messages import facts, says
 from tests.fixtures.wide import widely
 from tests.small_runs import GAMES, ROOT, episodes, recorded, run_config, steps, summary, weights
@@ -291,6 +293,8 @@ HUB_ROWS = {
     },
     "trl-lib/tldr": {"prompt": "SUBREDDIT: r/cats\n\nPOST: My cat sleeps all day.\n\nTL;DR:"},
     "OpenMLRL/arXiv_abstract": {"abstract_text": "We show that cats sleep."},
+    "OpenMLRL/BFCL-V4-Parallel-Native": CALLS,
+    "osunlp/TravelPlanner": TRIP,
     "openai/gsm8k": {"question": "What is 2 plus 2?", "answer": "2 + 2 = 4\n#### 4"},
     "TinyGSM/TinyGSM": {
         "question": "What is 2 plus 2?",

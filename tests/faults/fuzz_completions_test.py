@@ -3,7 +3,8 @@
 It does so quickly, because a run waits for the slowest one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,9 +29,10 @@ second. The time of programs is not counted.
 CASES: Mapping[str, int] = {
     "gsm8k": 800, "anli": 440, "tldr": 500, "arxiv": 300, "relay": 530, "debate_tiny": 600,
     "maths": 30, "code_generation": 600, "code_completion": 500, "bug_fix": 300, "quickstart": 250,
-    "bug_fix_tiny": 150, "str_build": 300, "house_build": 300,
+    "bug_fix_tiny": 150, "str_build": 300, "house_build": 300, "function_calling": 200,
+    "travel_plan": 200,
 }  # fmt: skip
-"""5,600 cases in total."""
+"""6,000 cases in total."""
 MOST = 1_000_000
 """Characters: more than any parser reads."""
 SAID = (
@@ -42,6 +44,9 @@ SAID = (
     "12+34=46", "x = 3", "<think>hm</think>", "However, in addition, first of all",
     "[PARAGRAPH_SPLIT]", "/setblock 0 4 0 stone\n/setblock 1 4 0 obsidian",
     "/kill\n/fill 0 0 0 3 0 3 minecraft:white_concrete",
+    "get_weather(city='Oslo')\nmusic.play(song=\"Solveig's Song\")",
+    '[{"name": "get_weather", "arguments": {"city": "Oslo", "days": [1, 2]}}]',
+    '{"agent_id": 0, "assignments": [{"day": 1, "field": "lunch", "value": "Old Mill, Bergen"}]}',
 )  # fmt: skip
 """Plausible completions; the tests cut and splice them."""
 PIECES = (
@@ -140,6 +145,15 @@ class _NoWords:
 
     chat_template = None
     is_fast = False
+    added_tokens_decoder: Mapping[int, Any] = {}
+    all_special_tokens: Sequence[str] = ()
+    unk_token_id = None
+
+    def __len__(self) -> int:
+        return 2
+
+    def get_vocab(self) -> dict[str, int]:
+        return {}
 
     def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
         return {"input_ids": [1]}

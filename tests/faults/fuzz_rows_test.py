@@ -38,7 +38,8 @@ SECONDS = 5.0
 """CPU seconds for one row, from its task to the end of a game."""
 CASES: Mapping[str, int] = {
     "code_generation": 700, "code_completion": 600, "bug_fix": 200, "mutants": 100, "gsm8k": 700,
-    "tinygsm": 300, "anli": 700, "maths": 100, "tldr": 300, "arxiv": 200,
+    "tinygsm": 300, "anli": 700, "maths": 100, "tldr": 300, "arxiv": 200, "function_calling": 150,
+    "travel_plan": 150,
 }  # fmt: skip
 """Five thousand cases, together with the files below."""
 CODE = (

@@ -6,6 +6,9 @@ The names are those that configs and environments use.
 from collections.abc import Mapping
 from typing import Any
 
+from motet_tasks.calls.game_test import ROW as CALLS
+from motet_tasks.travel.game_test import ROW as TRIP
+
 HUMANEVAL: dict[str, Any] = {
     "task_id": "HumanEval/900",
     "prompt": (
@@ -134,5 +137,7 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
     "maths": [MATHS],
     "tldr": [POST],
     "arxiv": [ABSTRACT],
+    "function_calling": [CALLS],
+    "travel_plan": [TRIP],
 }
 """Name of an environment, or of its dataset or kind -> rows."""

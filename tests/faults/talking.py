@@ -17,6 +17,7 @@ from motet.environments.relay import Relay
 from motet.errors import EnvironmentFault, RewardFault, SamplerFault
 from motet.models.prompts import encode
 from motet.rollout.record import read_episodes, write_episode
+from motet_tasks.calls.game import FunctionCalling
 from motet_tasks.coding.bug_fix import BugFix
 from motet_tasks.coding.bug_fix_tiny import TinyBugFix
 from motet_tasks.coding.completion import CodeCompletion
@@ -24,6 +25,7 @@ from motet_tasks.coding.generation import CodeGeneration
 from motet_tasks.debate.game import Debate
 from motet_tasks.minecraft.house_build import HouseBuild
 from motet_tasks.minecraft.str_build import StrBuild
+from motet_tasks.travel.game import TravelPlan
 from motet_tasks.writing import WritingEnvironment
 
 FAULTS = (EnvironmentFault, RewardFault, SamplerFault, SandboxFault)
@@ -56,6 +58,10 @@ def environment_of(kind: str, sandbox: Sandbox) -> Any:
             )
         case "tldr" | "arxiv":
             return WritingEnvironment(WritingEnvironment.Options(kind=kind))
+        case "function_calling":
+            return FunctionCalling(FunctionCalling.Options())
+        case "travel_plan":
+            return TravelPlan(TravelPlan.Options())
         case "relay":
             return Relay(Relay.Options())
         case "debate_tiny":

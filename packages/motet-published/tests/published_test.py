@@ -12,9 +12,11 @@ from motet.config.yaml import read_yaml
 from motet_published.command import config_of, main
 from motet_published.translate import TRAINERS as TRAINER_TABLE
 from motet_published.translate import translate
+from motet_tasks.calls.game_test import ROW as CALL_ROW
 from motet_tasks.coding.classes_test import ROW as CLASS_ROW
 from motet_tasks.minecraft.house_build import HouseBuild
 from motet_tasks.minecraft.str_build import StrBuild
+from motet_tasks.travel.game_test import ROW as TRIP_ROW
 from tests.fixtures.model_folders import make_model_folder
 from tests.fixtures.published_commands import COMMANDS, problem
 from tests.fixtures.wide import widely
@@ -365,6 +367,171 @@ FILES |= {
     for kind in BUILDERS
     for trainer in BUILT_ALONE
 }
+CALLING = """\
+agent_model: {name: Qwen/Qwen3-8B, type: qwen, temperature: 0.7, top_p: 0.8, top_k: null,
+  special_tokens: {}, torch_dtype: bfloat16, attn_implementation: eager}
+agents: null
+dataset: {name: DATA, type: bfcl, version: v4, train_split: train, eval_split: eval,
+  categories: CATEGORIES, task_types: null, max_train_samples: null, max_eval_samples: null}
+seed: 42
+output: {base_dir: out, verbose: false, save_final_model: false}
+bfcl: {role_mode: self_select}
+reward_processor: {enabled: false, scale_factor: 1.0, shift: null}
+wandb: {enabled: true, project: p, entity: OpenMLRL, name: n, dir: out, tags: [t]}
+bfcl_reward: REWARD
+TRAINER:
+  parallel_training: mp
+  agent_devices: ["cuda:0", "cuda:1"]
+  num_agents: 2
+  num_turns: 1
+  num_train_epochs: 4
+  agent_learning_rate: 2.0e-05
+  logging_steps: 20
+  max_new_tokens: 256
+  discount: 1.0
+  early_termination_threshold: null
+  rollout_buffer_size: 4
+  train_batch_size: 4
+  advantage_normalization: true
+  eval_interval: 2
+  eval_num_samples: 16
+  eval_batch_size: 1
+  reference_kl_enabled: false
+  reference_kl_coef: 0.1
+  reference_devices: null
+"""
+_WEIGHTS = """{parse_weight: 0.05, function_weight: 0.25, argument_weight: 0.35,
+  count_weight: 0.10, balance_weight: 0.15, exact_bonus: 0.20, overlap_penalty: 0.20,
+  lazy_agent_penalty: 0.15, extra_call_penalty: 0.05, self_duplicate_penalty: 0.10,
+  min_reward: -0.4, max_reward: 1.2}"""
+_SEQUENCE_WEIGHTS = """{parse_weight: 0.05, sequence_function_weight: 0.15,
+  sequence_argument_weight: 0.20, sequence_order_weight: 0.25, sequence_prefix_weight: 0.10,
+  sequence_count_weight: 0.10, sequence_balance_weight: 0.15, sequence_exact_bonus: 0.20,
+  sequence_overlap_penalty: 0.15, sequence_lazy_agent_penalty: 0.25,
+  sequence_extra_call_penalty: 0.15, min_reward: -0.4, max_reward: 1.2}"""
+_ALIGNED = "  joint_mode: aligned\n  advantage_mode: mean\n"
+_CANDIDATES = """\
+  preference_num_candidates: 20
+  preference_pairs_per_sample: 4
+  dpo_beta: 0.1
+  use_environment_step: true
+  environment_steps_per_pair: 2
+"""
+_VALUES = """\
+  critic_learning_rate: 5.0e-06
+  value_loss_coef: 0.6
+  critic_type: v
+"""
+_COPIED = "r_policy: current_copy"
+_HEADS = """\
+  critic_devices: null
+  value_clip_range: 0.2
+  use_separate_critic: false
+  critic_value_head_hidden_dim: null
+  value_head_hidden_dim: null
+"""
+CALLED_ALONE = {
+    "magrpo": _ALIGNED + "  num_generations: 4\n",
+    "iac": _VALUES + _HEADS + "  num_generations: 4\n",
+    "maac": _VALUES + "  num_generations: 4\n",
+    "madpo": _ALIGNED + _CANDIDATES + ONE_SHOT + "  num_generations: 4\n",
+    "madpo_iter": _ALIGNED + _CANDIDATES + ITERATIVE.replace("r_policy: current", _COPIED),
+    "marlhf": _ALIGNED + _CANDIDATES + ONE_SHOT + LEARNT_REWARD,
+    "marlhf_iter": _ALIGNED + _CANDIDATES + ITERATIVE + LEARNT_REWARD
+    + "  preference_scoring_reward: task\n",
+}  # fmt: skip
+
+
+def calling(trainer, categories="[parallel, parallel_multiple]", reward=_WEIGHTS):
+    keys = CALLING.replace("TRAINER", trainer).replace("CATEGORIES", categories)
+    return keys.replace("REWARD", reward) + CALLED_ALONE[trainer]
+
+
+FILES |= {f"native_parallel_{trainer}_config.yaml": calling(trainer) for trainer in CALLED_ALONE}
+FILES["multiturn_flat_magrpo_config.yaml"] = calling(
+    "magrpo", "[multi_turn_base_step, multi_turn_miss_func_step]", _SEQUENCE_WEIGHTS
+).replace("joint_mode: aligned", "joint_mode: cross")
+FILES["single_turn_magrpo_config.yaml"] = """\
+agent_model: {name: Qwen/Qwen3-4B-Instruct-2507, type: qwen, temperature: 0.7, top_p: 0.8,
+  top_k: null, special_tokens: {}, torch_dtype: bfloat16, attn_implementation: sdpa,
+  gradient_checkpointing: true}
+agents: null
+dataset:
+  name: DATA
+  type: travelplanner
+  revision: 8736504ecfc31b7f8b7e40122873c337e83fff7c
+  config_name: validation
+  source_split: validation
+  filters: {days: [3, 5], levels: [easy, medium], visiting_city_numbers: [1, 2],
+    select_shortest: 80, max_reference_chars: null}
+  partition: {stratify_by: [days, level], interleave_eval: true}
+  train_samples: 60
+  eval_samples: 20
+seed: 42
+output: {base_dir: out, verbose: true, save_final_model: true}
+travel: {role_mode: partitioned_roles, use_chat_template: true, system_prompt: Return JSON.,
+  force_json_prefix: true, constrain_json_skeleton: true, max_value_tokens: 32,
+  normalize_value_log_probs: true, stop_after_complete_json: true, greedy_eval: true,
+  curriculum_short_epochs: 8, curriculum_days: [3]}
+travel_reward: {protocol_progress_weight: 0.02, recovered_semantic_weight: 0.03,
+  action_validity_weight: 0.04, team_action_weight: 0.02, strict_balance_weight: 0.14,
+  strict_quality_weight: 0.57, strict_grounding_weight: 0.08, final_success_bonus: 0.10,
+  assignment_coverage_weight: 0.20, required_grounded_weight: 0.25, grounding_f1_weight: 0.15,
+  commonsense_weight: 0.25, hard_constraint_weight: 0.15, grounding_support_floor: 0.10,
+  invalid_action_penalty: 0.10, conflict_penalty: 0.05, overlap_penalty: 0.05,
+  reference_copy_penalty: 0.10, overlong_penalty: 0.05, min_reward: -0.25, max_reward: 1.0}
+magrpo: {parallel_training: mp, agent_devices: ["cuda:0", "cuda:1"], num_agents: 2, num_turns: 1,
+  num_train_epochs: 25, agent_learning_rate: 2.0e-05, logging_steps: 20, num_generations: 4,
+  max_new_tokens: 1024, discount: 1.0, joint_mode: aligned, early_termination_threshold: null,
+  rollout_buffer_size: 10, train_batch_size: 10, advantage_normalization: false,
+  advantage_mode: mean, eval_interval: 60, eval_num_samples: 4, rotate_eval_subset: false,
+  final_eval_num_samples: 20, eval_batch_size: 1, eval_at_end: true, reference_kl_enabled: false,
+  reference_kl_coef: 0.1, reference_devices: null}
+reward_processor: {enabled: true, scale_factor: 1.0, shift: null}
+wandb: {enabled: true, project: p, entity: OpenMLRL, name: n, dir: out, tags: [t]}
+"""
+_MAPL = """\
+extends: single_turn_magrpo_config.yaml
+travel: {curriculum_short_epochs: 0, preference_generation_batch_size: 1,
+  offload_inactive_actors: true}
+mapl: {parallel_training: none, agent_devices: ["cuda:0", "cuda:0"], num_agents: 2, num_turns: 1,
+  joint_mode: aligned, agent_learning_rate: 2.0e-5, logging_steps: 20, max_new_tokens: 1024,
+  rollout_buffer_size: 10, train_batch_size: 10, advantage_normalization: false,
+  advantage_mode: mean, eval_interval: 60, eval_num_samples: 4, eval_batch_size: 1,
+  reference_kl_enabled: false, preference_num_candidates: 20, preference_pairs_per_sample: 6,
+  dpo_beta: 0.1, use_environment_step: true, environment_steps_per_pair: 2}
+evaluation: {at_end: true, final_num_samples: 20}
+wandb: {project: Travel, dir: null, tags: [mapl]}
+"""
+_ONLINE = """\
+  rl_algorithm: magrpo
+  num_generations: 4
+  reward_model_name: Qwen/Qwen3-4B-Instruct-2507
+  reward_model_device: cuda:0
+  reward_learning_rate: 1.0e-5
+  reward_num_train_epochs: 1
+  reward_train_batch_size: 1
+  reward_max_length: 32768
+  reward_freeze_backbone: false
+"""
+_REFRESHED = """\
+  num_iterations: 7
+  comparator_policy: current_copy
+  comparator_generation_mode: decentralized
+  comparator_devices: ["cuda:0", "cuda:0"]
+  preference_replay_mode: lambda_decay
+  preference_replay_lambda: 0.8
+  log_reward_distribution: false
+"""
+FILES["single_turn_mapl_config.yaml"] = _MAPL
+FILES |= {
+    f"single_turn_{trainer}_config.yaml": "extends: single_turn_mapl_config.yaml\n"
+    f"algorithm: {trainer}\nmapl:\n  num_train_epochs: 7\n  pair_selection: "
+    + ("comparator_reward\n" if trainer.endswith("_iter") else "reward_gap\n")
+    + (_REFRESHED if trainer.endswith("_iter") else "")
+    + (_ONLINE if trainer.startswith("marlhf") else "")
+    for trainer in ("madpo", "madpo_iter", "marlhf", "marlhf_iter")
+}
 HOUSE = {
     "inventory": {"C": "white_concrete", "A": "air"},
     "target_spec": {
@@ -373,9 +540,18 @@ HOUSE = {
         "layers": [{"y": 0, "rows": ["CCC", "CCC"]}, {"y": 1, "rows": ["CAC", "CCC"]}],
     },
 }
+FILTERED = {"official_category": "parallel", "task_type": "travel/local_services/logistics"}
+EXTENDED = ("single_turn_magrpo_config.yaml", "single_turn_mapl_config.yaml")
 DATA = {
     "str_build": lambda number: {"string": "ABCD"[number]},
     "house_build": lambda number: {"task_id": f"house{number}", **HOUSE},
+    "native_parallel": lambda number: {**CALL_ROW, **FILTERED, "id": f"parallel_{number}"},
+    "multiturn_flat": lambda number: {
+        **CALL_ROW,
+        "official_category": "multi_turn_base_step",
+        "id": f"step_{number}",
+    },
+    "single_turn": lambda number: {**TRIP_ROW, "id": f"trip_{number}"},
     "code": problem,
     "classeval": lambda number: {**CLASS_ROW, "task_id": f"ClassEval_{number}"},
     "tldr": lambda number: {"prompt": f"Post {number}.", "completion": ""},
@@ -405,14 +581,18 @@ def run(command, model, folder, *more):
     trainer = TRAINERS.get(stem, stem.removeprefix("train_"))
     place = words.index("--config") + 1
     file = words[place].rpartition("/")[2]
-    kinds = ("classeval", "tldr", "arxiv", *BUILDERS)
+    kinds = (
+        *("classeval", "tldr", "arxiv", *BUILDERS, "native_parallel", "multiturn_flat"),
+        "single_turn",
+    )
     kind = next((name for name in kinds if name in file), "code")
     kind = "gsm8k" if trainer == "maporl" else kind
     rows = folder / "rows.jsonl"
     rows.write_text("\n".join(json.dumps(DATA[kind](number)) for number in range(4)))
     if file in FILES:
         words[place] = str(folder / file)
-        (folder / file).write_text(FILES[file].replace("name: DATA", f"name: {rows}"))
+        for one in [file, *(EXTENDED if "extends:" in FILES[file] else ())]:
+            (folder / one).write_text(FILES[one].replace("name: DATA", f"name: {rows}"))
     else:
         words[place] = f"experiments/configs/{file}"
     small = {
@@ -431,16 +611,24 @@ def run(command, model, folder, *more):
         small |= {"model_name": model, f"{trainer}.num_generations": 2, "output.base_dir":
                   folder / "runs", f"{trainer}.max_new_tokens": 8,
                   f"{trainer}.agent_devices": "null"}  # fmt: skip
+        if "wandb: {enabled: true" in FILES.get(file, "") or kind == "single_turn":
+            small |= {"wandb.enabled": "false"}
         if "--model_name" in words:
             words[words.index("--model_name") + 1] = str(model)
     if trainer.startswith(("madpo", "marlhf")):
         small |= {f"{trainer}.preference_num_candidates": 4}
     if trainer.startswith("marlhf"):
         small |= {f"{trainer}.reward_model_device": "null"}
+        small |= {f"{trainer}.reward_model_name": "null"}
     if trainer.endswith("_iter"):
         small |= {f"{trainer}.num_iterations": 2}
     if trainer in ("ac", "iac", "maac"):
-        small |= {"critic_model.name": model, f"{trainer}.num_generations": 1}
+        small |= {f"{trainer}.num_generations": 1}
+        small |= (
+            {}
+            if "use_separate_critic: false" in FILES.get(file, "")
+            else {"critic_model.name": model}
+        )
     overrides = [f"{key}={value}" for key, value in small.items()]
     main(trainer, [*words, "--override", *overrides, *more])
 
@@ -518,4 +706,4 @@ def test_at_least_eleven_commands_train_and_the_others_train_elsewhere():
     elsewhere = {" ".join(command.replace("\\\n", "").split()) for command in COMMANDS}
     assert len(trained) >= 11
     assert set(trained) - elsewhere == {" ".join(command.split()) for command in OWN}
-    assert len(OWN) == 9
+    assert len(OWN) == 12

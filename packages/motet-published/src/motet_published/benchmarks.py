@@ -6,7 +6,10 @@ from typing import Any
 WRITING_TYPES = ("tldr", "arxiv")
 CODE_TYPES = ("humaneval", "coophumaneval", "mbpp")
 BUILD_TYPES = ("str_build", "house_build")
-DATASET_TYPES = (*CODE_TYPES, "classeval", *WRITING_TYPES, *BUILD_TYPES)
+CALL_TYPES, TRAVEL_TYPES = ("bfcl",), ("travelplanner",)
+DATASET_TYPES = (
+    *CODE_TYPES, "classeval", *WRITING_TYPES, *BUILD_TYPES, *CALL_TYPES, *TRAVEL_TYPES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,13 @@ def environment_of(dataset_type: str, agents: int) -> BenchmarkEnvironment:
             raise ValueError("expected 1 or 2 builders")
         builders = [f"builder{number}" for number in range(1, agents + 1)]
         return BenchmarkEnvironment(dataset_type, {"builders": agents}, builders)
+    if dataset_type in CALL_TYPES:
+        callers = [f"caller{number}" for number in range(1, agents + 1)]
+        return BenchmarkEnvironment("function_calling", {"agents": agents}, callers)
+    if dataset_type in TRAVEL_TYPES:
+        if agents != 2:
+            raise ValueError("expected 2, because a plan has two parts")
+        return BenchmarkEnvironment("travel_plan", {}, ["logistics", "experience"])
     if dataset_type in WRITING_TYPES:
         if agents > 2:
             raise ValueError("expected 1 or 2, because the text has two parts")

@@ -12,13 +12,16 @@ from motet_published.benchmarks import (
     BUILD_TYPES,
     CODE_TYPES,
     DATASET_TYPES,
+    TRAVEL_TYPES,
     WRITING_TYPES,
     environment_of,
     inferred_type,
 )
+from motet_published.comlrl_calls import set_calls
 from motet_published.comlrl_experts import set_expert
 from motet_published.comlrl_minecraft import set_building, set_building_data
 from motet_published.comlrl_models import Critics, ModelOnDevice, set_agents, set_critics
+from motet_published.comlrl_travel import set_travel, set_travel_data
 from motet_published.translation import Translation
 
 # Defaults of the published trainers, for the keys of these names
@@ -80,12 +83,15 @@ def set_task(
     config.runs = Path(config.get("output.base_dir", config.runs))
     config.set("algorithm.name", algorithm)
     config.set("rollout.samples", list(samples))
-    parts = _parts(config)
+    parts = _parts(config, dataset_type)
     if dataset_type in BUILD_TYPES:
         set_building_data(config, dataset_type, parts)
+    elif dataset_type in TRAVEL_TYPES:
+        set_travel_data(config, parts)
     else:
         _set_data(config, parts)
     set_building(config, dataset_type, agents)
+    set_calls(config, dataset_type)
     agent_names = _set_environment(config, dataset_type, agents)
     if config.get(COLLABORATION, False):
         config.set("centralized.agent", "joint", COLLABORATION)
@@ -94,6 +100,7 @@ def set_task(
             config.set("centralized.tags", tags, COLLABORATION)
         agent_names = ["joint"]
     models = set_agents(config, agent_names)
+    set_travel(config, dataset_type, agent_names)
     if dataset_type not in WRITING_TYPES and WEIGHT in config and len(samples) > 1:
         config.set("environment.stop_when_solved", False, WEIGHT)
     _set_optimizer(config)
@@ -157,13 +164,14 @@ def _dataset_type(config: Translation) -> str:
     return inferred
 
 
-def _parts(config: Translation) -> Sequence[str]:
+def _parts(config: Translation, dataset_type: str) -> Sequence[str]:
     """Return the parts of the data that are used. eval_num_samples: 0 evaluates nothing."""
     if config.get(EVALUATED) == 0:
         config.ignore("{key} is 0, so no held-out data is read", EVALUATED)
         return ("train",)
     config.copy(EVALUATED, "evaluation.tasks")
-    return ("train", "eval") if "dataset.eval_split" in config else ("train",)
+    held_out = "dataset.eval_split" in config or dataset_type in TRAVEL_TYPES
+    return ("train", "eval") if held_out else ("train",)
 
 
 def _set_data(config: Translation, parts: Sequence[str]) -> None:

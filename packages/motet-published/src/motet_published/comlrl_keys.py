@@ -10,8 +10,10 @@ from typing import Any
 from motet.data.split import parse_split
 from motet.errors import ConfigError
 from motet.user_code.plugins import is_reference
+from motet_published.comlrl_calls import KEYS as CALL_KEYS
 from motet_published.comlrl_minecraft import KEYS as MINECRAFT_KEYS
 from motet_published.comlrl_minecraft import sliced
+from motet_published.comlrl_travel import KEYS as TRAVEL_KEYS
 from motet_published.keys import (
     Combined,
     KeyRule,
@@ -258,6 +260,8 @@ KEYS: KeyTable = {
         silent=(False,),
     ),
     **MINECRAFT_KEYS,
+    **CALL_KEYS,
+    **TRAVEL_KEYS,
     "patches": NoEffect("they mended an older version of the trainer", silent=({},)),
     # unsupported keys
     "model.special_tokens": Unsupported(

@@ -79,6 +79,9 @@ class Case:
 
 WANDB = {"wandb.enabled": True}
 STRINGS, HOUSES = {"dataset.type": "str_build"}, {"dataset.type": "house_build"}
+CALLS = {"dataset.type": "bfcl"}
+TRIPS = {"dataset.type": "travelplanner"}
+TRIP_FILE = {**TRIPS, "dataset.name": __file__}
 ATTACKED = {**HOUSES, "task.spider.atk": 4}
 CHANGES = {
     "model.name": Case("other/model", {"models.base.path": "other/model"}),
@@ -251,6 +254,65 @@ CHANGES = {
         {"environment.feedback.limit": 7},
         {**HOUSES, "external.mode": "position_feedback"},
     ),
+    "dataset.categories": Case(["parallel"], {"environment.categories": ["parallel"]}, CALLS),
+    "dataset.task_types": Case("travel", {"environment.task_types": ["travel"]}, CALLS),
+    "bfcl.role_mode": Case("odd_even", {"environment.roles": "odd_even"}, CALLS),
+    "bfcl_reward.self_duplicate_mode": Case("dedupe", {"environment.score.repeated": 0.0}, CALLS),
+    **{
+        f"bfcl_reward.{key}": Case(0.5, {f"environment.score.{term}": 0.5}, CALLS)
+        for key, term in (
+            ("parse_weight", "parsed"), ("function_weight", "names"), ("exact_bonus", "exact"),
+            ("argument_weight", "arguments"), ("count_weight", "count"), ("max_reward", "highest"),
+            ("balance_weight", "balance"), ("min_reward", "lowest"),
+            ("sequence_function_weight", "names"), ("sequence_argument_weight", "arguments"),
+            ("sequence_order_weight", "order"), ("sequence_prefix_weight", "prefix"),
+            ("sequence_count_weight", "count"), ("sequence_balance_weight", "balance"),
+            ("sequence_exact_bonus", "exact"),
+        )
+    },
+    **{
+        f"bfcl_reward.{key}": Case(0.5, {f"environment.score.{term}": -0.5}, CALLS)
+        for key, term in (
+            ("overlap_penalty", "overlap"), ("lazy_agent_penalty", "silent"),
+            ("extra_call_penalty", "extra"), ("self_duplicate_penalty", "repeated"),
+            ("sequence_overlap_penalty", "overlap"), ("sequence_lazy_agent_penalty", "silent"),
+            ("sequence_extra_call_penalty", "extra"),
+        )
+    },
+    "dataset.config_name": Case("train", {"data.train.subset": "train"}, TRIPS),
+    "dataset.source_split": Case("train", {"data.train.split": "train"}, TRIPS),
+    "dataset.filters.days": Case([3, 5], {"environment.days": [3, 5]}, TRIPS),
+    "dataset.filters.levels": Case("easy", {"environment.levels": ["easy"]}, TRIPS),
+    "dataset.filters.visiting_city_numbers": Case([1], {"environment.cities": [1]}, TRIPS),
+    "dataset.train_samples": Case(5, {"data.train.split": "validation[:5]"}, TRIP_FILE),
+    "dataset.eval_samples": Case(5, {"data.eval.split": "validation[16:21]"}, TRIP_FILE),
+    "travel.system_prompt": Case("Plan.", {"team.logistics.system": "Plan."}, TRIPS),
+    "travel.normalize_value_log_probs": Case(
+        True, {"algorithm.reduce": "sequence_mean"}, TRIPS
+    ),
+    **{
+        f"travel_reward.{key}": Case(0.5, {f"environment.weights.{term}": 0.5}, TRIPS)
+        for key, term in (
+            ("protocol_progress_weight", "form"), ("recovered_semantic_weight", "recovered"),
+            ("action_validity_weight", "valid"), ("team_action_weight", "team_valid"),
+            ("strict_balance_weight", "balance"), ("strict_quality_weight", "quality"),
+            ("strict_grounding_weight", "grounded"), ("budget_pass_bonus", "in_budget"),
+            ("commonsense_macro_bonus", "all_sensible"), ("hard_macro_bonus", "all_wished"),
+            ("final_success_bonus", "success"), ("assignment_coverage_weight", "plan.coverage"),
+            ("required_grounded_weight", "plan.grounded"), ("grounding_f1_weight", "plan.f1"),
+            ("commonsense_weight", "plan.sensible"), ("hard_constraint_weight", "plan.wished"),
+            ("grounding_support_floor", "plan.floor"), ("min_reward", "lowest"),
+            ("max_reward", "highest"),
+        )
+    },
+    **{
+        f"travel_reward.{key}": Case(0.5, {f"environment.weights.{term}": -0.5}, TRIPS)
+        for key, term in (
+            ("invalid_action_penalty", "wrong"), ("conflict_penalty", "conflict"),
+            ("overlap_penalty", "overlap"), ("reference_copy_penalty", "copied"),
+            ("overlong_penalty", "long"),
+        )
+    },
 }  # fmt: skip
 
 

@@ -64,7 +64,10 @@ def devices_of(config: Translation, key: str, count: int) -> Sequence[str | None
     if key not in config:
         return [None] * count
     devices: Sequence[str] = config[key]
-    expected = count if config.get("trainer.parallel_training", False) else 1
+    in_parallel = config.get("trainer.parallel_training", False)
+    if not in_parallel and len(set(devices)) == 1:
+        return list(devices[:1]) * count
+    expected = count if in_parallel else 1
     if len(devices) != expected:
         more = ", or parallel_training: mp" if count > 1 else ""
         why = "one per agent under parallel_training: mp" if expected > 1 else f"one{more}"

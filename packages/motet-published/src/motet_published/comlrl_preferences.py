@@ -13,6 +13,7 @@ from motet_published.comlrl import (
 )
 from motet_published.comlrl_keys import CRITIC_KEYS, KEYS
 from motet_published.comlrl_models import Critics
+from motet_published.comlrl_travel import ALGORITHM, check_algorithm
 from motet_published.keys import (
     Combined,
     KeyTable,
@@ -46,6 +47,7 @@ _REPLAY = {
 _RL = ("magrpo", "mareinforce", "maremax", "marloo", "maac", "iac")
 _NO_ADVANTAGE = NoEffect("a pair has a loss of its own, without an advantage")
 _SHARED: KeyTable = {
+    ALGORITHM: Combined(text),
     COLLABORATION: Combined(one_of({"decentralized": False, "centralized": True})),
     _MANY: Combined(whole_number(2)),
     "trainer.use_environment_step": NoEffect("steps are counted by the run", silent=(True,)),
@@ -129,11 +131,13 @@ def keys_of_preferences(trainer: str) -> KeyTable:
 
 def madpo(config: Translation, name: str) -> None:
     """All pairs come from the initial policies: one step, with many passes over its pairs."""
+    check_algorithm(config, "madpo")
     _set_pairs(config, name, config.get(_MANY, CANDIDATES), steps=1, epochs=EPOCHS_MADPO)
 
 
 def madpo_iter(config: Translation, name: str) -> None:
     """An iteration is a step on all training tasks."""
+    check_algorithm(config, "madpo_iter")
     _set_iterative(config, "algorithm.credit")
     steps = config.get(_ITERATIONS, ITERATIONS)
     _set_pairs(config, name, _compared(config), steps=steps, epochs=1)
@@ -156,12 +160,14 @@ def _set_pairs(config: Translation, name: str, samples: int, steps: int, epochs:
 
 def marlhf(config: Translation, name: str) -> None:
     """A reward model learns from pairs of the initial policies, before the first step."""
+    check_algorithm(config, "marlhf")
     config.set("reward_model.samples", config.get(_MANY, CANDIDATES), _MANY)
     _set_learned_reward(config, name, iterations=1)
 
 
 def marlhf_iter(config: Translation, name: str) -> None:
     """The reward model learns again from pairs of the present policies in every iteration."""
+    check_algorithm(config, "marlhf_iter")
     iterations = config.get(_ITERATIONS, ITERATIONS)
     _set_iterative(config, "reward_model")
     config.set("reward_model.samples", _compared(config), _MANY)

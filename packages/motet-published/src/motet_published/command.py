@@ -7,7 +7,8 @@ It reads the command line, translates the config, and trains like `motet train`.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from motet.commands.main import print_dry_run
 from motet.config.load import make_config
 from motet.config.no_effect import keys_without_effect
 from motet.config.schema import RunConfig
-from motet.config.yaml import Document, KeyPath, read_value, read_yaml
+from motet.config.yaml import Document, KeyPath, place_of, read_value, read_yaml
 from motet.errors import ConfigError
 from motet_published.python_config import read_python_config
 from motet_published.translate import TRAINERS, translate
@@ -96,7 +97,7 @@ def _run(trainer: str, arguments: Sequence[str] | None) -> None:
 
 def translated_from(trainer: str, chosen: argparse.Namespace) -> Translation:
     """Translate the command line: overrides replace the config file, and flags replace both."""
-    layers = [_config_file(chosen.config), *map(_override, chosen.override)]
+    layers = [*_config_files(chosen.config, trainer), *map(_override, chosen.override)]
     for flag, (key, _) in _flags(trainer).items():
         value = vars(chosen)[flag]
         if value is not None:
@@ -107,6 +108,34 @@ def translated_from(trainer: str, chosen: argparse.Namespace) -> Translation:
 def _config_file(path: Path) -> Document:
     is_python = path.suffix == ".py"
     return read_python_config(path) if is_python else read_yaml(path, last_counts=True)
+
+
+def _config_files(path: Path, trainer: str, above: Sequence[Path] = ()) -> list[Document]:
+    """Return a config and those that it extends, the lowest first.
+
+    The section `magrpo` of a file that a config of another trainer extends does not count, as
+    published.
+
+    Raises: ConfigError if a file extends itself.
+    """
+    document = _config_file(path)
+    if "extends" not in document.data:
+        return [document]
+    base = document.data.pop("extends")
+    place, chain = place_of(document.places, ("extends",)), (*above, path.resolve())
+    if not isinstance(base, str) or (path.parent / base).resolve() in chain:
+        raise ConfigError(
+            f"{place}: extends: got {base!r}, expected the path of a file that does not extend "
+            "this one"
+        )
+    layers = _config_files(path.parent / base, trainer, chain)
+    if trainer != "magrpo":
+        layers = [replace(one, data=_without(one.data, "magrpo")) for one in layers]
+    return [*layers, document]
+
+
+def _without(data: Mapping[str, Any], section: str) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name != section}
 
 
 def config_of(translated: Translation) -> RunConfig:

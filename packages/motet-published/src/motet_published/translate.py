@@ -7,6 +7,7 @@ from motet.config.yaml import Document
 from motet_published import comlrl, comlrl_preferences, maporl
 from motet_published.comlrl_keys import SECTIONS, keys_of
 from motet_published.comlrl_preferences import keys_of_preferences
+from motet_published.comlrl_travel import MAPL
 from motet_published.keys import KeyTable
 from motet_published.maporl_keys import KEYS as MAPORL_KEYS
 from motet_published.published import PublishedConfig
@@ -36,7 +37,7 @@ TRAINERS: Mapping[str, Trainer] = {
     "iac": Trainer(keys_of("iac", critic=True), comlrl.iac, ("iac",), SECTIONS),
     "maac": Trainer(keys_of("maac", critic=True), comlrl.maac, ("maac",), SECTIONS),
     **{
-        name: Trainer(keys_of_preferences(name), translate, (name,), SECTIONS)
+        name: Trainer(keys_of_preferences(name), translate, (name, MAPL), SECTIONS)
         for name, translate in (
             ("madpo", comlrl_preferences.madpo),
             ("madpo_iter", comlrl_preferences.madpo_iter),

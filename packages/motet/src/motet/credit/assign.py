@@ -31,7 +31,7 @@ from motet.credit.influence import (
     standardised,
 )
 from motet.credit.own import CheckedCredit, CreditFunction, step_of
-from motet.credit.preferences import PreferencePairs, pairs_of
+from motet.credit.preferences import PreferencePairs, completion_logp, pairs_of
 from motet.credit.ratios import Ratios, prefix_weights, ratios_of
 from motet.credit.returns import segment_mean, segment_size
 from motet.credit.table import Table
@@ -261,14 +261,19 @@ def _preferences(
     left_out_S = torch.tensor([sample.id not in paired for sample in samples])
     shared = replace(table, samples=[replace(sample, share=1.0 / len(pairs)) for sample in samples])
     learned = _train_samples(shared, [0.0] * len(samples), left_out_S, scores, algorithm, team)
+    mean = algorithm.reduce == "sequence_mean"
     preferences = PreferencePairs(
         pairs,
         {
-            sample.id: sum(sample.completion.logprobs or ())
+            sample.id: completion_logp(sample.completion.logprobs or (), mean)
             for sample in samples
             if sample.id in paired
         },
-        {id: sum(logprobs) for id, logprobs in scores.reference.items() if id in paired},
+        {
+            id: completion_logp(logprobs, mean)
+            for id, logprobs in scores.reference.items()
+            if id in paired
+        },
     )
     return Credit(learned, state, metrics, preferences=preferences)
 

@@ -7,10 +7,13 @@ that of a policy-gradient loss in which the chosen completion of the agent has t
 β·σ(−βΔ) and the rejected one its negative. So a pair is learned from with `policy_gradient`, and
 the advantages are computed anew before every update.
 
-With a reference policy, D_i is reduced by the same difference under the reference.
+With a reference policy, D_i is reduced by the same difference under the reference. With `reduce:
+sequence_mean`, log π_i of a completion is the mean over its tokens, so a long completion does not
+outweigh a short one.
 
 Sources: DPO (Rafailov et al. 2023, arXiv 2305.18290, equation 7); comlrl 1.4.3, MADPOTrainer, for
-the sum over agents. comlrl has no reference.
+the sum over agents. comlrl has no reference. The mean is that of SimPO (Meng et al. 2024, arXiv
+2405.14734, equation 4).
 """
 
 import random
@@ -47,8 +50,8 @@ class PreferencePairs:
 
     pairs: tuple[PreferencePair, ...] = ()
     sampled_logp: Mapping[SampleId, float] = field(default_factory=dict)
-    """Log-probability of each completion under the policy that sampled it; 0 for a partner behind
-    an API, whose log-probabilities are unknown."""
+    """Log-probability of each completion under the policy that sampled it (`completion_logp`); 0
+    for a partner behind an API, whose log-probabilities are unknown."""
     reference_logp: Mapping[SampleId, float] = field(default_factory=dict)
     """The same under the reference policy. Empty without a reference."""
     stale: frozenset[SampleId] = frozenset()
@@ -70,6 +73,12 @@ class PreferencePairs:
             [above_reference(pair.chosen) - above_reference(pair.rejected) for pair in part],
             dtype=torch.float64,
         )
+
+
+def completion_logp(logprobs: Sequence[float], mean: bool) -> float:
+    """Return the log-probability of a completion from those of its tokens: their sum, or their
+    mean."""
+    return sum(logprobs) / (len(logprobs) if mean and logprobs else 1)
 
 
 def preference_loss(margin_Q: Tensor, beta: float) -> Tensor:

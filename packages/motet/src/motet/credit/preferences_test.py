@@ -26,6 +26,7 @@ from motet.credit.assign import assign_credit
 from motet.credit.preferences import (
     PreferencePair,
     PreferencePairs,
+    completion_logp,
     preference_advantages,
     preference_loss,
     replayed,
@@ -150,6 +151,18 @@ def test_margins_sum_over_agents_and_use_the_present_policy_where_it_is_given() 
     assert preferences.margins(preferences.pairs, now).tolist() == [-3.0 + 1.0 + 0.5]
 
 
+def test_a_mean_over_tokens_does_not_count_the_length() -> None:
+    assert completion_logp((-1.0, -3.0), mean=False) == -4.0
+    assert completion_logp((-1.0, -3.0), mean=True) == -2.0
+    assert completion_logp((), mean=True) == 0.0, "a partner behind an API"
+    by_length = Algorithm(name="madpo", credit=PairCredit(pairs=1), reduce="sequence_mean")
+    reference = {sample_id("a", index): (-2.0, 0.0, 2.0 * index) for index in (0, 1)}
+    preferences = credit(by_length, scores=Scores(reference=reference)).preferences
+    # Of sample 0 (-1 - 0.5)/2 for each agent, and -1 of sample 1; a's reference -2/3 and 0.
+    assert preferences.sampled_logp[sample_id("a", 0)] == -0.75
+    assert preferences.margins(preferences.pairs, {}).tolist() == pytest.approx([0.5 + 2 / 3])
+
+
 def test_a_reference_is_subtracted() -> None:
     reference = {
         sample_id("a", 0): (-1.0, -1.0),
@@ -228,7 +241,7 @@ def test_the_gradient_is_that_of_the_published_loss() -> None:
     ("settings", "message"),
     [
         ({"loss": {"kind": "clipped_surrogate"}}, "use loss.kind: policy_gradient"),
-        ({"reduce": "token_mean"}, "use reduce: sequence_sum"),
+        ({"reduce": "token_mean"}, "use reduce: sequence_sum, or sequence_mean"),
         ({"kl": {"kind": "loss", "coefficient": 0.1}}, "use credit.reference: true"),
     ],
 )

@@ -109,7 +109,8 @@ class Algorithm(Settings):
         "sequence_sum"
     )
     """Weight of one token in the loss. token_mean: 1/tokens of its turn. sequence_mean:
-    1/(S·length). sequence_sum: 1/S. constant_length: Dr. GRPO's 1/(S·max_new_tokens)."""
+    1/(S·length). sequence_sum: 1/S. constant_length: Dr. GRPO's 1/(S·max_new_tokens). With pairs,
+    sequence_sum or sequence_mean is also the log-probability of a completion."""
     turn_weights: tuple[NonNegativeFloat, ...] = ()
     """Factor for the gradient of each turn. Empty: 1 for all turns. The last entry is used for all
     later turns."""
@@ -195,7 +196,10 @@ class Algorithm(Settings):
                 self.loss.kind != "policy_gradient",
                 "loss.kind: policy_gradient",
             ),
-            f"reduce {self.reduce}": (self.reduce != "sequence_sum", "reduce: sequence_sum"),
+            f"reduce {self.reduce}": (
+                self.reduce not in ("sequence_sum", "sequence_mean"),
+                "reduce: sequence_sum, or sequence_mean for the mean over tokens",
+            ),
             "kl": (self.kl is not None, "credit.reference: true"),
             f"importance_sampling {mode}": (mode in ("truncate", "mask"), "none"),
         }

@@ -149,6 +149,7 @@ async def learn_pairs(
     rule = algorithm.pairs
     assert rule is not None
     beta, objective = rule.beta, policy_objective(algorithm)
+    mean = algorithm.reduce == "sequence_mean"
     parts = algorithm.minibatches
     if rule.batch_size is not None:
         parts = -(-len(preferences.pairs) // rule.batch_size)
@@ -166,7 +167,7 @@ async def learn_pairs(
             return pack(rows, budget, algorithm.reduce, components.longest, scale=scale)
 
         moved = bool(stepped or preferences.stale or components.lag(number))
-        logp = await present_logp(learners, packed(own)) if moved else {}
+        logp = await present_logp(learners, packed(own), mean) if moved else {}
         margin_Q = preferences.margins(part, logp)
         advantages = preference_advantages(part, margin_Q, beta)
         batches = packed([replace(one, advantage=advantages[one.id]) for one in own])

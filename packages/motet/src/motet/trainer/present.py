@@ -108,12 +108,16 @@ def learned_from(components: TrainComponents, episodes: Sequence[Episode]) -> li
 
 
 async def present_logp(
-    learners: Mapping[str, Learner], batches: Sequence[Batch]
+    learners: Mapping[str, Learner], batches: Sequence[Batch], mean: bool
 ) -> dict[SampleId, float]:
-    """Return the log-probability of each completion under the present policies, in nats."""
+    """Return the log-probability of each completion under the present policies, in nats: the sum
+    over its tokens, or their mean."""
     logp: dict[SampleId, float] = {}
     for batch, logp_BL in zip(batches, await _logprobs(learners, batches), strict=True):
-        logp |= dict(zip(batch.ids, logp_BL.double().sum(dim=1).tolist(), strict=True))
+        logp_B = logp_BL.double().sum(dim=1)
+        if mean:
+            logp_B = logp_B / batch.mask_BL.sum(dim=1).to(logp_B.device)
+        logp |= dict(zip(batch.ids, logp_B.tolist(), strict=True))
     return logp
 
 
