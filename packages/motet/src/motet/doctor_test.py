@@ -21,6 +21,8 @@ REQUIRES = [
     "torch<3,>=2.6", "peft<1,>=0.19", "tool; sys_platform == 'nowhere'",
     "motet-cluster[vllm]<0.2; extra == 'cluster'", "bitsandbytes<1; extra == 'quantized'",
     "wandb<1,>=0.19; extra == 'wandb'", "motet-tasks<0.2; extra == 'tasks'",
+    "matplotlib<4,>=3.9; extra == 'plots'", "tensorboard<3; extra == 'tensorboard'",
+    "pandas<4; extra == 'pandas'", "datasets<6,>=4; extra == 'datasets'",
     "motet-tasks[maths]<0.2; extra == 'maths'",
     "motet-serve<0.2; extra == 'serve'", "motet-view<0.2; extra == 'view'",
     "motet-verifier<0.2; extra == 'verifier'", "motet-compare<0.2; extra == 'compare'",
@@ -28,6 +30,7 @@ REQUIRES = [
 ]  # fmt: skip
 WHOLE = {
     "torch": "2.13.0", "peft": "0.21.2", "transformers": "5.23.0", "datasets": "5.2.0",
+    "matplotlib": "3.11.2", "tensorboard": "2.21.0", "pandas": "3.1.1",
     "motet": "0.1.0",
     "ray": "2.60.0", "vllm": "0.32.0", "math-verify": "0.9.0", "bitsandbytes": "0.46.1",
     "wandb": "0.20.0", "motet-tasks": "0.1.0", "motet-serve": "0.1.0", "motet-view": "0.1.0",
@@ -120,6 +123,10 @@ def test_local_builds_and_release_candidates_meet_their_range(installed, version
         ("math-verify", "maths"),
         ("bitsandbytes", "quantized"),
         ("wandb", "wandb"),
+        ("matplotlib", "plots"),
+        ("tensorboard", "tensorboard"),
+        ("pandas", "pandas"),
+        ("datasets", "datasets"),
         ("motet-tasks", "tasks"),
         ("motet-serve", "serve"),
         ("motet-view", "view"),

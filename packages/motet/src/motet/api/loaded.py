@@ -38,6 +38,7 @@ from motet.trainer.metrics import read_metrics
 from motet.trainer.model_folders import check_seal
 from motet.trainer.run_folder import RunFolder
 from motet.user_code.blocking import blocking
+from motet.user_code.libraries import need
 from motet.user_code.looking import looking
 from motet.user_code.plugins import nearest
 from motet.user_code.timeouts import run_loop
@@ -110,6 +111,7 @@ class LoadedRun:
     def metrics(self) -> "DataFrame":
         """One row per step, and one column per metric of docs/metrics.md. Step 0 has the evaluation
         before training. A metric that was not measured at a step is NaN."""
+        need("pandas", "a table of metrics")
         from pandas import DataFrame  # takes half a second to import
 
         steps: dict[int, dict[str, Any]] = {}
@@ -121,6 +123,7 @@ class LoadedRun:
     @property
     def warmup(self) -> "DataFrame":
         """One row per step of the warm-up, with the loss of each model. It may be empty."""
+        need("pandas", "a table of the warm-up")
         from pandas import DataFrame
 
         file = self._folder.warmup
@@ -153,6 +156,7 @@ class LoadedRun:
         `objects` replace what the config names, as in `train`; a credit function that is given
         here is called. Nothing that the config names is loaded.
         """
+        need("pandas", "a table of completions")
         from pandas import DataFrame
 
         found = list(self.episodes("train", step))

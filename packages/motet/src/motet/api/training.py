@@ -44,6 +44,7 @@ from motet.trainer.run_state import Clock, RunState
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
 from motet.trainer.trackers import FunctionTracker, Tracker, open_trackers
 from motet.user_code.blocking import blocking
+from motet.user_code.libraries import install, is_there
 from motet.user_code.objects import is_object, record_rows
 from motet.user_code.timeouts import run_loop
 
@@ -201,6 +202,8 @@ def _notices(progress: Progress, traceback: bool, found: Resumed, setup: TaskSet
         progress.say(line)
     for line in (*found.warnings, *warnings_of(setup), *setup.warnings, *memory_of_run(setup)):
         notices.say(line)
+    if not is_there("matplotlib"):
+        notices.say(f"no curve is drawn without matplotlib: {install('matplotlib')}")
     return notices
 
 
@@ -255,10 +258,11 @@ def _warmup_metrics(
 
 
 def _summarise(settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any]) -> None:
-    """Write the summary, with the name of the run, and the learning curve."""
+    """Write the summary, with the name of the run, and the learning curve if it can be drawn."""
     named = {"name": settings.name, **summary}
     write_json(folder.summary, named)
-    learning_curve(read_metrics(folder.metrics), named, folder.curve)
+    if is_there("matplotlib"):
+        learning_curve(read_metrics(folder.metrics), named, folder.curve)
 
 
 @contextmanager

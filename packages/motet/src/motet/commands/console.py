@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from motet.safety.visible import Console, styled, visible
+from motet.user_code.libraries import is_there
 
 if TYPE_CHECKING:
     from motet.api.dry_runs import Cost
@@ -84,12 +85,13 @@ def print_finished(summary: "RunSummary", runs: Path) -> None:
         for label, share in list(labels.items())[:1]:
             out.print(f"  {agent} settled on {label!r} ({share:.0%})")
     print_endpoints(summary.endpoints)
+    curve = f"  learning curve  {place / 'curve.png'!s}\n" if is_there("matplotlib") else ""
     out.print(
         f"  {summary.steps} steps, {summary.tokens:,} tokens at "
         f"{summary.tokens_per_second:,.0f}/s, "
         f"{summary.wall_seconds:.0f} s ({summary.cpu_seconds:.0f} CPU-seconds)\n"
         f"  {step_took(summary.profile)}\n"
-        f"  learning curve  {place / 'curve.png'!s}\n"
+        f"{curve}"
         f"  show a game     motet play {place!s}\n"
         f"  in the browser  motet view {place!s}\n",
         soft_wrap=True,

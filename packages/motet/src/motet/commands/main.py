@@ -28,6 +28,8 @@ from motet.commands.exit_codes import (
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.machine import doctor
 from motet.commands.options import ConfigArgument, Overrides, parts_of
+from motet.commands.panels import InPanels, panel_of
+from motet.commands.starting import init, print_first
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing, package_of
 
@@ -36,11 +38,12 @@ if TYPE_CHECKING:
     from motet.config.schema import RunConfig
 
 app = typer.Typer(
-    no_args_is_help=True,
+    cls=InPanels,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     help="""Train several language models to collaborate, with multi-agent reinforcement learning.
 
-    Start with: motet train quickstart
+    Start with motet train quickstart, and a game of your own with motet init my_team.
 
     A config is a YAML file; keys behind it override it, as in optimizer.learning_rate=5e-6.
     A run lives in runs/NAME; evaluate, play and others take its folder.""",
@@ -55,6 +58,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -62,7 +66,9 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Options of the command itself. Without a command: what to type first."""
+    if context.invoked_subcommand is None:
+        print_first()
 
 
 START_AGAIN = "start again with --overwrite"
@@ -170,7 +176,7 @@ def distill(call: ApiCall) -> None:
         print_finished(call(), call.values["runs"])
 
 
-for command in (evaluate, play, doctor):
+for command in (init, evaluate, play, doctor):
     app.command()(command)
 
 
@@ -269,6 +275,10 @@ def whole_app() -> typer.Typer:
             app.add_typer(command, name=name)
         else:
             app.command(name)(command)
+    for one in app.registered_commands:
+        one.rich_help_panel = panel_of(str(one.name or getattr(one.callback, "__name__", "")))
+    for group in app.registered_groups:
+        group.rich_help_panel = panel_of(str(group.name))
     for name, why in absent.items():
         app.command(
             name,

@@ -756,8 +756,8 @@ def _reference(name: str) -> str:
 class ReportConfig(Settings):
     """Records besides metrics.jsonl and summary.json, and what a terminal shows."""
 
-    tensorboard: bool = True
-    """Also write the metrics to RUN/tensorboard."""
+    tensorboard: bool | None = None
+    """Also write the metrics to RUN/tensorboard. null: if tensorboard is installed."""
     wandb: WandbConfig | None = None
     """Also log the metrics to Weights & Biases."""
     trackio: TrackioConfig | None = None

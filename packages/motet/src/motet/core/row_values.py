@@ -22,6 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from motet.errors import ConfigError, shortened
+from motet.user_code.libraries import need
 
 MARK = "$"
 """The key of a value that JSON does not have."""
@@ -151,6 +152,7 @@ def _of_numpy(value: Any) -> Any:
             return value[()]
         return value.tolist() if value.dtype.kind in "biufSU" else list(value)
     if isinstance(value, numpy.datetime64 | numpy.timedelta64):
+        need("pandas", f"a row with {type(value).__name__} of numpy")
         import pandas  # nanoseconds are beyond Python's own types
 
         if numpy.isnat(value):

@@ -14,6 +14,7 @@ from motet.core.row_values import decoded, kept
 from motet.data.split import Split, parse_split
 from motet.errors import ConfigError
 from motet.safety.reading import ROWS, check_regular, read_bytes
+from motet.user_code.libraries import need
 from motet.user_code.objects import described, is_object
 from motet.user_code.objects import found as object_of
 from motet.user_code.plugins import look_at, nearest
@@ -224,6 +225,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def _parquet(file: Path) -> list[Row]:
+    need("pyarrow", f"the Parquet file {file}")
     from pyarrow import ArrowException, parquet  # slow to import, and most runs read none
 
     try:
@@ -264,6 +266,7 @@ _READERS = {".jsonl": _jsonl, ".json": _json_list, ".csv": _csv, ".parquet": _pa
 
 def _saved(folder: Path, split: Split) -> Loaded:
     """Read what `datasets.save_to_disk` wrote: one split, or several by name."""
+    need("datasets", f"the saved dataset {folder}")
     import datasets
 
     loaded = datasets.load_from_disk(str(folder))
@@ -274,6 +277,7 @@ def _saved(folder: Path, split: Split) -> Loaded:
 
 
 def _hub(name: str, split: Split, subset: str | None) -> Loaded:
+    need("datasets", f"dataset {name!r}, which is no local path,")
     import datasets  # takes a second to import
 
     errors = (datasets.exceptions.DatasetsError, OSError, ValueError)

@@ -1,7 +1,7 @@
 """Plots of runs, as PNG files.
 
-matplotlib is imported only when a plot is drawn. Names that users choose are drawn as they are: a
-dollar sign in them does not start a formula.
+matplotlib is imported only when a plot is drawn; a run without it has no plots. Names that users
+choose are drawn as they are: a dollar sign in them does not start a formula.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from motet.core import Drawing
 from motet.safety.visible import visible
+from motet.user_code.libraries import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +31,11 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def figure_in(path: Path, width: float, height: float) -> Iterator["Figure"]:
-    """Yield an empty figure of this size in inches, and save it."""
+    """Yield an empty figure of this size in inches, and save it.
+
+    Raises: ConfigError without matplotlib.
+    """
+    need("matplotlib", f"the plot {path.name}")
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -120,6 +125,7 @@ def _ends(heldout: Mapping[str, Any]) -> dict[str, float]:
 
 def drawn_grids(drawing: Drawing, title: str, path: Path) -> None:
     """Plot grids of named cells, with a legend of the names."""
+    need("matplotlib", f"the plot {path.name}")
     from matplotlib import colormaps
     from matplotlib.patches import Patch, Rectangle
 

@@ -43,6 +43,7 @@ from motet.trainer.reward_model import Fitted, first_steps
 from motet.trainer.run_folder import RunFolder, writing
 from motet.trainer.run_state import Clock, RunState
 from motet.trainer.saving import LastStep, RunSaver, last_step_of, restoring
+from motet.user_code.libraries import is_there
 
 
 @dataclass(frozen=True)
@@ -287,10 +288,10 @@ class TrainingRun:
             self._draw(evaluation, name)
 
     def _draw(self, evaluation: Evaluation, name: str) -> None:
-        """Draw the first game, if the environment draws."""
+        """Draw the first game, if the environment draws and matplotlib is there."""
         environment = self._components.environment
         game = next((game for games in evaluation.games for game in games), None)
-        if game is not None and isinstance(environment, Draws):
+        if game is not None and isinstance(environment, Draws) and is_there("matplotlib"):
             drawing = environment.drawing(game.task, game.last_words)
             drawn_grids(drawing, f"{game.task.id}, {name} training", self._folder.drawing(name))
 

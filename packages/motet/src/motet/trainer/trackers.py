@@ -5,7 +5,6 @@ TensorBoard, Weights & Biases, Trackio and functions of a user.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -13,6 +12,7 @@ from uuid import uuid4
 from motet.config.sections import ReportConfig, TrackioConfig, WandbConfig
 from motet.errors import ConfigError, MotetError
 from motet.trainer.run_folder import write_whole
+from motet.user_code.libraries import install, is_there
 from motet.user_code.plugins import load_function
 
 
@@ -120,7 +120,7 @@ class TrackioTracker:
 
 # ------------------------------------------------------------------------------------ from a config
 
-TRACKERS = ("to", "wandb", "trackio")
+TRACKERS = ("to", "wandb", "trackio", "tensorboard")
 """Keys of `report`. All but the first are names of libraries."""
 
 
@@ -136,21 +136,12 @@ def check_tracker(report: ReportConfig, name: str) -> None:
     Raises: ConfigError that names the key.
     """
     chosen = getattr(report, name)
-    if chosen is None:
+    if chosen is None or chosen is False:
         return
     if name == "to":
         own_tracker(chosen)
-    elif not _is_there(name):
-        raise ConfigError(
-            f'report.{name} is set, but {name} is not installed: pip install "motet[{name}]"'
-        )
-
-
-def _is_there(library: str) -> bool:
-    try:
-        return find_spec(library) is not None
-    except ValueError:  # a module without a spec, or None in its place
-        return False
+    elif not is_there(name):
+        raise ConfigError(f"report.{name} is set, but {name} is not installed: {install(name)}")
 
 
 def own_tracker(name: str) -> FunctionTracker:
@@ -192,6 +183,6 @@ def open_trackers(
             add(TrackioTracker(folder, report.trackio, run, config))
         if report.to is not None:
             add(own_tracker(report.to))
-        if report.tensorboard:
+        if report.tensorboard or (report.tensorboard is None and is_there("tensorboard")):
             add(TensorBoardTracker(folder / "tensorboard", resumed_at))
         yield trackers

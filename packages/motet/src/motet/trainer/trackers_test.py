@@ -29,13 +29,25 @@ def test_tensorboard_gets_every_scalar(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_a_library_that_is_not_installed_is_named_with_its_extra(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "chosen"), [("wandb", {}), ("trackio", {}), ("tensorboard", True)]
+)
+def test_a_library_that_is_not_installed_is_named_with_its_extra(
+    name, chosen, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, name, None)
-    report = ReportConfig.model_validate({name: {}})
+    report = ReportConfig.model_validate({name: chosen})
     for use in (check_trackers, lambda one: open_trackers(one, tmp_path, "run", {}).__enter__()):
         with pytest.raises(ConfigError, match=rf'report.{name} is set.*"motet\[{name}\]"'):
             use(report)
+
+
+def test_tensorboard_gets_metrics_without_being_asked_where_it_is_installed(tmp_path, monkeypatch):
+    with open_trackers(ReportConfig(), tmp_path, "run", {}) as trackers:
+        assert [type(one) for one in trackers] == [TensorBoardTracker]
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with open_trackers(ReportConfig(), tmp_path, "run", {}) as trackers:
+        assert trackers == []
 
 
 def test_wandb_gets_every_step_as_a_value(tmp_path, monkeypatch):
