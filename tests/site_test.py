@@ -1,13 +1,18 @@
 """The site of the docs: its pages, its generated references, and what its pages name."""
 
+import asyncio
 import re
+import runpy
 import shlex
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 import typer
 
+import motet
 from docs.site.api_reference import api_reference, home_of, public_names
 from docs.site.check import problems
 from docs.site.command_reference import command_reference, commands
@@ -73,7 +78,9 @@ def test_the_reference_of_the_config_has_every_key_with_its_docstring():
 
 
 def test_every_key_of_every_installed_config_is_in_the_reference():
-    known = keys() | {f"environment.{row.key}" for one in options_of_environments() for row in one.rows}
+    known = keys() | {
+        f"environment.{row.key}" for one in options_of_environments() for row in one.rows
+    }
     for name, path in named_configs().items():
         if "/" in name:
             continue  # parts of configs, and those of verifiers
@@ -84,7 +91,9 @@ def test_every_key_of_every_installed_config_is_in_the_reference():
 def paths_of(value: object, path: str = "") -> list[str]:
     if not isinstance(value, dict):
         return [path]
-    return [inner for key, one in value.items() for inner in paths_of(one, f"{path}.{key}".lstrip("."))]
+    return [
+        inner for key, one in value.items() for inner in paths_of(one, f"{path}.{key}".lstrip("."))
+    ]
 
 
 def is_known(path: str, known: set[str]) -> bool:
@@ -137,7 +146,9 @@ def test_the_page_of_trouble_has_every_refusal_that_has_a_text_of_its_own():
     sources = "\n".join(path.read_text() for path in (ROOT / "packages").glob("*/src/**/*.py"))
     raised = len(re.findall(r"raise (?:ConfigError|CannotResume)\(", sources))
     assert len(found) > 0.9 * raised > 500
-    without_text = [one for one in unread() if re.search(r"[a-z]+ [a-z]+ [a-z]+", one.partition("(")[2])]
+    without_text = [
+        one for one in unread() if re.search(r"[a-z]+ [a-z]+ [a-z]+", one.partition("(")[2])
+    ]
     assert len(without_text) <= 3
     page = refusals()
     assert all(title in page for title in ("## Refusals", "## Faults", "## Stops", "## Alarms"))
@@ -148,7 +159,7 @@ def test_the_page_of_trouble_has_every_refusal_that_has_a_text_of_its_own():
     [
         ("polices: {}", "unknown key"),
         ("team: {left: lift, right: right}", "names policy"),
-        ("rollout: {samples: [1, 1]}", "one path per task"),
+        ("rollout: {samples: [8, 8]}\nreward_model: {}", "joint actions of one turn"),
         ("algorithm: {name: magrpo, credit: {scale: agent}}", "expected"),
         ("critic: {train: full}", "critic"),
         ("models: {tiny: {embedded: {}, path: there}}", "exactly one of"),
@@ -159,7 +170,9 @@ def test_what_a_config_is_refused_with_is_on_the_page_of_trouble(tmp_path, text,
     base = (ROOT / "examples" / "same_number.yaml").read_text()
     (tmp_path / "base.yaml").write_text(base)
     (tmp_path / "wrong.yaml").write_text(f"extends: base.yaml\nname: wrong\n{text}\n")
-    (tmp_path / "own_environment.py").write_text((ROOT / "examples" / "own_environment.py").read_text())
+    (tmp_path / "own_environment.py").write_text(
+        (ROOT / "examples" / "own_environment.py").read_text()
+    )
     with pytest.raises(ConfigError) as error:
         load_config(tmp_path / "wrong.yaml")
     assert of in str(error.value)
@@ -186,22 +199,24 @@ def test_the_commands_of_a_new_page_take_what_it_types(name):
     known = typer.main.get_command(whole_app()).commands
     made = (ROOT / "Makefile").read_text()
     for line in typed(DOCS / f"{name}.md"):
-        words = shlex.split(line)
-        if words[0] == "make":
-            assert re.search(rf"^{words[1]}:", made, re.MULTILINE), line
-        if words[0] == "motet" and words[1:2] and words[1] in known and "CONFIG" not in line:
-            known[words[1]].make_context(words[1], words[2:])  # refuses what it does not know
-        elif words[0] == "motet":
-            assert words[1] in known or words[1].startswith("-") or words[1] == "COMMAND", line
-        if words[0] == "motet" and words[1] in ("train", "check", "show"):
-            target = words[2] if len(words) > 2 else "CONFIG"
+        program, command, *rest = shlex.split(line)
+        if program == "make":
+            assert re.search(rf"^{command}:", made, re.MULTILINE), line
+        elif command not in ("--help", "COMMAND"):
+            assert command in known, line
+        if program == "motet" and rest and "CONFIG" not in rest and "--help" not in rest:
+            known[command].make_context(command, rest)  # refuses what it does not know
+        if program == "motet" and command in ("train", "check", "show") and rest:
+            target = rest[0]
             has_file = target.startswith("runs/") or target.endswith(".yaml") or target.isupper()
             assert has_file or target in named_configs(), line
 
 
 def typed(page: Path) -> list[str]:
     """Return the commands of a page: in its blocks, and between backticks."""
-    text = re.sub(r"^```(?:python|yaml|json)\n.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(
+        r"^```(?:python|yaml|json)\n.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE
+    )
     text = text.replace("\\\n", " ")
     blocks = re.findall(r"^(?: {4})?((?:motet|make) .*)$", text, re.MULTILINE)
     spans = re.findall(r"`((?:motet|make) [^`]+)`", text)
@@ -211,37 +226,102 @@ def typed(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", NEW)
 def test_the_keys_and_the_algorithms_that_a_new_page_names_exist(name):
-    known = keys() | {f"environment.{row.key}" for one in options_of_environments() for row in one.rows}
+    known = keys() | {
+        f"environment.{row.key}" for one in options_of_environments() for row in one.rows
+    }
     text = (DOCS / f"{name}.md").read_text()
-    rows = [line.split("|")[2] if name == "coming_from" and "|" in line else line for line in text.splitlines()]
+    rows = [
+        line.split("|")[2] if name == "coming_from" and "|" in line else line
+        for line in text.splitlines()
+    ]
     spans = re.findall(r"`([a-z_]+(?:\.[A-Za-z_]+)+)(?::? [^`]*)?`", "\n".join(rows))
     sections = {key.partition(".")[0] for key in known}
-    named = [one for one in spans if one.partition(".")[0] in sections and not one.endswith((".md", ".py"))]
-    assert [one for one in named if not is_known(one, known)] == []
+    named = [
+        one
+        for one in spans
+        if one.partition(".")[0] in sections and not one.endswith((".md", ".py"))
+    ]
+    wrong = [
+        one
+        for one in named
+        if not is_known(one, known) and not any(key.startswith(f"{one}.") for key in known)
+    ]
+    assert wrong == []
     algorithms = re.findall(r"`algorithm: \{name: (\w+)", text)
     assert set(algorithms) - {"NAME"} <= set(ALGORITHMS)
 
 
-def test_the_programs_of_the_new_pages_are_those_of_the_examples():
-    page = (DOCS / "own_team.md").read_text()
-    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    assert code in (ROOT / "examples" / "notes" / "team.py").read_text()
+def program_of(page: str) -> str:
+    (code,) = re.findall(
+        r"^```python\n(.*?)^```$", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE
+    )
+    return code
+
+
+def test_the_program_of_ones_own_team_is_that_of_the_example_and_pays_as_it_says():
+    code = program_of("own_team.md")
+    example = ROOT / "examples" / "notes" / "team.py"
+    assert code in example.read_text()
+    agree = runpy.run_path(str(example))["agree"]
+    row = {"note": "Two goats escaped from the farm."}
+    assert agree(row, {"title": "The Goats of the Town", "keyword": "Goats"}).rewards == 1.0
+    assert agree(row, {"title": "The Goats of the Town", "keyword": "Farm"}).rewards == 0.5
+    assert agree(row, {"title": "A Story", "keyword": "Farm"}).rewards == 0.25
+    assert not agree(row, {"title": "A Story", "keyword": "Story"}).success
+
+
+def test_the_dialogue_of_the_page_pays_the_right_price():
+    names = {}
+    exec(program_of("tool_dialogue.md"), names)  # noqa: S102
+
+    class Says:
+        def __init__(self, text):
+            self.text = text
+
+        async def ask(self, prompt):
+            return motet.Reply(self.text)
+
+    def paid(call, answer):
+        agents = SimpleNamespace(caller=Says(call), reader=Says(answer))
+        task = motet.Task("salt", {"wanted": "9"})
+        return asyncio.run(names["dialogue"](task, agents)).rewards
+
+    assert (paid("salt", "9"), paid("salt", "8")) == (1.0, 0.0)
+    assert names["price"]("tea") == "2"
+    assert motet.tool(names["price"]).name == "price"
+
+
+def test_the_baseline_of_the_page_is_the_median_of_each_group():
+    names = {}
+    exec(program_of("new_algorithm.md"), names)  # noqa: S102
+    returns_S = torch.tensor([1.0, 2.0, 9.0, 4.0, 5.0])
+    step = SimpleNamespace(returns_S=returns_S, group_S=torch.tensor([0, 0, 0, 1, 1]), groups=2)
+    assert names["group_median"](step).tolist() == [2.0, 2.0, 2.0, 4.5, 4.5]
 
 
 # ------------------------------------------------------------------------------ the builder
 
 
 def test_pages_of_the_repository_become_pages_of_the_site(tmp_path):
-    written = write_pages(tmp_path, dict.fromkeys(("api", "commands", "config", "refusals"), lambda: "here"))
+    written = write_pages(
+        tmp_path, dict.fromkeys(("api", "commands", "config", "refusals"), lambda: "here")
+    )
     names = {str(path.relative_to(tmp_path)) for path in written}
-    assert {"index.md", "start.md", "quickstart.png", "repository/packages/codejudge/index.md"} <= names
+    assert {
+        "index.md",
+        "start.md",
+        "quickstart.png",
+        "repository/packages/codejudge/index.md",
+    } <= names
     assert "repository/examples/own_credit.py.md" in names
     assert "here" in (tmp_path / "trouble.md").read_text()
     assert not any(MARK.search(path.read_text()) for path in tmp_path.glob("*.md"))
 
 
 def test_a_link_leads_to_the_page_that_a_file_has_become():
-    text = "See [it](../examples/loop.py), [a key](metrics.md#evaluation-results), `[no](link.md)`.\n"
+    text = (
+        "See [it](../examples/loop.py), [a key](metrics.md#evaluation-results), `[no](link.md)`.\n"
+    )
     moved = relocated(DOCS / "python.md", text.replace(", `[no](link.md)`", ""))
     assert "](repository/examples/loop.py.md)" in moved
     assert "](metrics.md#evaluation-results)" in moved
@@ -254,8 +334,12 @@ def test_a_list_is_read_alike_by_github_and_by_python_markdown():
 
 
 def test_a_dead_link_and_a_foreign_script_are_problems(tmp_path):
-    page = '<h1 id="top"></h1><a href="#top"></a><a href="other.html#no"></a><a href="gone.html"></a>'
-    (tmp_path / "index.html").write_text(f'{page}<script src="https://elsewhere.org/x.js"></script>')
+    page = (
+        '<h1 id="top"></h1><a href="#top"></a><a href="other.html#no"></a><a href="gone.html"></a>'
+    )
+    (tmp_path / "index.html").write_text(
+        f'{page}<script src="https://elsewhere.org/x.js"></script>'
+    )
     (tmp_path / "other.html").write_text('<p id="yes"></p>')
     assert list(problems(tmp_path)) == [
         "index.html: loads https://elsewhere.org/x.js",

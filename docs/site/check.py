@@ -72,5 +72,8 @@ def problems(site: Path) -> Iterator[str]:
 
 if __name__ == "__main__":
     found = list(problems(Path(sys.argv[1])))
-    print("\n".join(found) or "all links of the site lead somewhere, and nothing is loaded from elsewhere")
+    print(
+        "\n".join(found)
+        or "all links of the site lead somewhere, and nothing is loaded from elsewhere"
+    )
     sys.exit(bool(found))

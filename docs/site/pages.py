@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PICTURES = {".png", ".svg", ".jpg", ".gif"}
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".json": "json", ".ipynb": "json"}
-NEVER_LISTED = re.compile(r"__pycache__|\.egg-info|/\.")
+NEVER_LISTED = re.compile(r"__pycache__|\.egg-info|/\.|/runs/|/teams/")
 LINK = re.compile(r"(?<!\\)(\]\()([^()\s]+)(\))")
 ITEM = re.compile(r"( *)([-*]|\d+\.) ")
 BLOCKS = ("#", "|", "```", "<!--")
@@ -149,11 +149,9 @@ def for_python_markdown(text: str) -> str:
         indent = len(line) - len(line.lstrip())
         item = None if fence else ITEM.match(line)
         was_list = bool(widths)
-        if not fence and line.strip():
-            if item is not None:
-                widths = [width for width in widths if width <= indent]
-            elif not (lines and lines[-1].strip() and widths and not line.startswith(BLOCKS)):
-                widths = [width for width in widths if width <= indent]
+        continues = bool(lines and lines[-1].strip() and widths) and not line.startswith(BLOCKS)
+        if not fence and line.strip() and (item is not None or not continues):
+            widths = [width for width in widths if width <= indent]
         depth = len(widths)
         if item is not None:
             if not was_list and lines and lines[-1].strip():

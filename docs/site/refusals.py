@@ -92,7 +92,9 @@ class Said:
 
     @property
     def area(self) -> str:
-        return next((title for start, title in AREAS.items() if self.module.startswith(start)), OTHERS)
+        return next(
+            (title for start, title in AREAS.items() if self.module.startswith(start)), OTHERS
+        )
 
     def matches(self, message: str) -> bool:
         """Return whether a message of a run may be this one."""
@@ -110,11 +112,17 @@ def messages() -> tuple[Said, ...]:
     return tuple(found.values())
 
 
-def _modules() -> Iterator[tuple[ast.Module, str]]:
+@cache
+def _modules() -> tuple[tuple[ast.Module, str], ...]:
+    """Return the modules that may say something: those that raise, check or warn."""
+    found = []
     for path in sorted(PACKAGES.glob("*/src/**/*.py")):
-        if not path.name.endswith("_test.py") and path.name != "conftest.py":
+        text = path.read_text()
+        is_test = path.name.endswith("_test.py") or path.name == "conftest.py"
+        if not is_test and re.search(r"\braise \w|Complaint|warn|caution", text):
             parts = path.relative_to(PACKAGES).with_suffix("").parts[2:]
-            yield ast.parse(path.read_text()), ".".join(parts)
+            found.append((ast.parse(text), ".".join(parts)))
+    return tuple(found)
 
 
 def messages_of(tree: ast.Module, module: str) -> Iterator[Said]:
@@ -135,8 +143,9 @@ def messages_of(tree: ast.Module, module: str) -> Iterator[Said]:
         yield from _alarms(tree, module)
 
 
-def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in ast.walk(tree) if isinstance(node, FUNCTION)]
+@cache
+def _functions(tree: ast.Module) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+    return tuple(node for node in ast.walk(tree) if isinstance(node, FUNCTION))
 
 
 def _raised(tree: ast.Module) -> Iterator[tuple[ast.Call, list[str]]]:
@@ -146,11 +155,12 @@ def _raised(tree: ast.Module) -> Iterator[tuple[ast.Call, list[str]]]:
         **{f"{scope.name}()": _returned(scope) for scope in _functions(tree)},
     }
     for scope in _functions(tree):
-        named = {**of_module, **_assigned(scope)}
-        for node in _own(scope):
-            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-                texts = [text for part in node.exc.args for text in _texts(part, named)]
-                yield node.exc, [text for text in texts if _says_something(text)]
+        calls = [node.exc for node in _own(scope) if isinstance(node, ast.Raise)]
+        named = {**of_module, **_assigned(scope)} if calls else {}
+        for call in calls:
+            if isinstance(call, ast.Call):
+                texts = [text for part in call.args for text in _texts(part, named)]
+                yield call, [text for text in texts if _says_something(text)]
 
 
 def _returned(scope: ast.AST) -> list[ast.expr]:

