@@ -135,7 +135,8 @@ def test_the_reference_of_python_has_every_public_name_where_it_is_defined():
     assert "diagnose" in names["motet_compare"]
     for package, found in names.items():
         for name in found:
-            assert f"### `{package}.{name}`\n\n::: {home_of(package, name)}" in page
+            assert f"::: {home_of(package, name)}\n" in page
+            assert f"heading: {package}.{name}\n" in page
 
 
 # ------------------------------------------------------------------------------ refusals

@@ -46,5 +46,15 @@ def api_reference() -> str:
     parts = []
     for package, names in public_names().items():
         parts.append(f"## {package}\n\n{PACKAGES[package]}")
-        parts += [f"### `{package}.{name}`\n\n::: {home_of(package, name)}" for name in names]
+        parts += [_entry(package, name) for name in names]
     return "\n\n".join(parts)
+
+
+def _entry(package: str, name: str) -> str:
+    """Return what mkdocstrings makes an entry of, with the public name as its heading."""
+    return (
+        f"::: {home_of(package, name)}\n"
+        f"    options:\n"
+        f"      heading: {package}.{name}\n"
+        f"      toc_label: {package}.{name}"
+    )
