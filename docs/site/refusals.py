@@ -167,12 +167,16 @@ def _returned(scope: ast.AST) -> list[ast.expr]:
     return [node.value for node in _own(scope) if isinstance(node, ast.Return) and node.value]
 
 
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function without those of functions inside it."""
-    for node in ast.iter_child_nodes(scope):
-        if not isinstance(node, FUNCTION):
-            yield node
-            yield from _own(node)
+@cache
+def _own(scope: ast.AST) -> tuple[ast.AST, ...]:
+    """Return the statements of a function or module without those of functions inside it."""
+    inner = [
+        one
+        for name in ("body", "orelse", "finalbody", "handlers", "cases")
+        for one in getattr(scope, name, [])
+        if not isinstance(one, FUNCTION)
+    ]
+    return tuple(node for one in inner for node in (one, *_own(one)))
 
 
 def _assigned(scope: ast.AST) -> Mapping[str, list[ast.expr]]:
