@@ -102,8 +102,8 @@ lint: install  ## style, format and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-# Warnings are errors. The last command checks the HTML itself: every link, and that nothing is loaded
-# from elsewhere.
+# Warnings are errors. The last command checks the HTML itself: every link, and that nothing is
+# loaded from elsewhere.
 docs: install $(DOCS_VENV)/.installed  ## the site with all pages and references, in build/site; open build/site/index.html
 	$(VENV)/bin/python -m docs.site.build build/pages
 	$(DOCS_VENV)/bin/codespell --ignore-words docs/site/words.txt --skip '*.js,*.css,*.png,*.ipynb.md' build/pages
@@ -155,4 +155,4 @@ soak: install  ## half an hour of training, watched from outside: memory, files,
 	$(VENV)/bin/python benchmarks/soak.py
 
 clean:  ## remove the environment and the caches, never the runs
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
