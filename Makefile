@@ -1,10 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign release-check dist lint size results results-credit results-real results-games results-self-play results-curricula bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign release-check dist lint docs size results results-credit results-real results-games results-self-play results-curricula bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
 CLUSTER_VENV ?= .venv-cluster
 FOREIGN_VENV ?= .venv-foreign
+DOCS_VENV ?= .venv-docs
 MOTET = $(VENV)/bin/motet
 RUNS ?= runs
 
@@ -115,6 +116,19 @@ lint: install  ## style, format and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+# Warnings are errors. The last command checks the HTML itself: every link, and that nothing is
+# loaded from elsewhere.
+docs: install $(DOCS_VENV)/.installed  ## the site with all pages and references, in build/site; open build/site/index.html
+	$(VENV)/bin/python -m docs.site.build build/pages
+	$(DOCS_VENV)/bin/codespell --ignore-words docs/site/words.txt --skip '*.js,*.css,*.png,*.ipynb.md' build/pages
+	$(DOCS_VENV)/bin/zensical build --clean --strict
+	$(VENV)/bin/python -m docs.site.check build/site
+
+$(DOCS_VENV)/.installed: requirements-docs.txt
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install --quiet --requirement requirements-docs.txt
+	@touch $@
+
 size: install  ## lines of code without tests, the longest files and functions
 	$(VENV)/bin/python -m tests.size
 
@@ -158,4 +172,4 @@ soak: install  ## half an hour of training, watched from outside: memory, files,
 	$(VENV)/bin/python benchmarks/soak.py
 
 clean:  ## remove the environment and the caches, never the runs
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
