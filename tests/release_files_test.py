@@ -24,8 +24,8 @@ PINNED = dict(
 )
 NOT_INSTALLED = {"bitsandbytes", "wandb", "ray", "vllm", "verifiers", "openenv"}
 """Libraries of extras that `make install` leaves out, so no test ran with them in .venv."""
-TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)) | {"docs"}
-"""The targets of make. `docs` builds the site of docs/."""
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+"""The targets of make."""
 
 
 def required(project: dict) -> list[Requirement]:
