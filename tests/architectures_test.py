@@ -62,7 +62,17 @@ def zero(request: pytest.FixtureRequest) -> bool:
     return request.param
 
 
-@pytest.fixture(scope="module", params=widely(sorted(SOUND), keep=VARIED))
+SLOW = {"kimi linear"}
+"""Twenty seconds each. models_table_test.py trains them in make test-wide too."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *widely(sorted(set(SOUND) - SLOW), keep=VARIED),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in sorted(SLOW)),
+    ],
+)
 def backbone(
     request: pytest.FixtureRequest, made: Callable[[str, bool], Path], zero: bool
 ) -> Backbone:

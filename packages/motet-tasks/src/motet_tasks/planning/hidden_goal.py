@@ -222,7 +222,7 @@ class TinySokoban(HiddenGoal):
     class Options(TinyOptions):
         """Options of the small Sokoban."""
 
-        train_tasks: PositiveInt = 4000
+        train_tasks: PositiveInt = 1600
         """Number of puzzles of the split train."""
         size: int = Field(6, ge=5, le=9)
         """Rows and columns of the room, with its outer walls."""
