@@ -130,7 +130,9 @@ class Catalog:
 
     def journey(self, text: str) -> Journey | None:
         """Return the journey that a plan names, if there is exactly one."""
-        flight, drive = _SAID_FLIGHT.fullmatch(text), _SAID_DRIVE.fullmatch(text)
+        # With single spaces the patterns take a time that is linear in the text of a model.
+        said = " ".join(text.split())
+        flight, drive = _SAID_FLIGHT.fullmatch(said), _SAID_DRIVE.fullmatch(said)
         found = flight or drive
         if found is None:
             return None
