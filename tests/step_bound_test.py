@@ -1,17 +1,28 @@
 """`train.max_step_kl` bounds what a training step changes, in every way of learning."""
 
+import asyncio
 import math
 from collections import Counter
 from dataclasses import replace
 from statistics import variance
+from types import SimpleNamespace
 
 import pytest
 
 import motet
 from motet.core import Completion, SampleId, TrainSample
 from motet.trainer import step_bound
-from motet.trainer.step_bound import FIRST, MOST, Probe, chosen, distance
-from tests.small_runs import LORA, run_config, steps, weights
+from motet.trainer.step_bound import (
+    FIRST,
+    MOST,
+    MOST_NOISE,
+    Probe,
+    chosen,
+    distance,
+    noise_in,
+    noise_of,
+)
+from tests.small_runs import LORA, TINY, run_config, steps, weights
 
 WILD = {"optimizer": {"learning_rate": 0.3}, "train": {"steps": 4, "tasks_per_step": 4}}
 """Without a bound, a step of this rate moves a completion by several nats."""
@@ -134,6 +145,112 @@ def test_agents_of_different_turns_do_not_share_a_bound():
     found = distance(probe, {id: [-3.0, 0.0] for id in ids.values()})
     assert found.team == pytest.approx(0.14872, abs=1e-4)
     assert found.error == float("inf"), "one completion says nothing of its own error"
+
+
+def test_what_rounding_adds_is_taken_off_the_distance_of_each_token():
+    """e^x - 1 - x of 0.1 and -0.1 nats is 0.0051709 and 0.0048374."""
+    ids, probe = probe_of({("a", 0, 0): [-3.0, -3.0], ("b", 0, 0): [-3.0]})
+    now = {ids["a", 0, 0]: [-2.9, -3.1], ids["b", 0, 0]: [-2.9]}
+    found = distance(probe, now, {"a": 0.005, "b": 0.001})
+    assert found.each == pytest.approx({"a": 0.0100083 - 0.01, "b": 0.0051709 - 0.001}, abs=1e-6)
+    assert found.team == pytest.approx(0.0000083 + 0.0041709, abs=1e-6)
+    read_off = noise_in(probe, now)
+    assert read_off == pytest.approx({"a": 0.0100083 / 2, "b": 0.0051709}, abs=1e-6)
+
+
+def test_no_more_is_taken_for_rounding_than_rounding_can_be():
+    learned = {
+        "learn/sampling_kl/small": 0.002, "learn/sampling_kl/large": 3.0,
+        "learn/sampling_kl/none": float("nan"),
+    }  # fmt: skip
+    assert noise_of(["small", "large", "none", "unknown"], learned) == {
+        "small": 0.002, "large": MOST_NOISE, "none": 0.0, "unknown": 0.0,
+    }  # fmt: skip
+    ids, probe = probe_of({("a", 0, 0): [-30.0] * 2})
+    assert noise_in(probe, {ids["a", 0, 0]: [-1.0, -1.0]}) == {"a": MOST_NOISE}
+
+
+class Weights:
+    """A learner whose step moves every token by `nats`, and whose reading is wrong by ±`wrong`."""
+
+    def __init__(self, nats, wrong):
+        self.nats, self.wrong, self.left, self.readings = nats, wrong, 1.0, 0
+
+    async def keep(self, names):
+        pass
+
+    async def scale_back(self, names, factor):
+        self.left *= factor
+
+    async def read(self, learners, batches):
+        self.readings += 1
+        sign = [1.0 if (at + self.readings) % 2 else -1.0 for at in range(TOKENS)]
+        return {
+            id: [-3.0 + self.nats * self.left + self.wrong * one for one in sign]
+            for id in probe_of(LONG)[0].values()
+        }
+
+
+TOKENS = 200
+LONG = {(agent, 0, index): [-3.0] * TOKENS for agent in ("a", "b") for index in range(4)}
+
+
+def held(monkeypatch, weights, *, recorded, noise, bound=0.3):
+    """Return the metrics of a step that is held to `bound`."""
+    probe = replace(probe_of(LONG)[1], recorded=recorded)
+    monkeypatch.setattr(step_bound, "present_rows", weights.read)
+    components = SimpleNamespace(models=SimpleNamespace(learners={"a": weights, "b": weights}))
+    learned = {f"learn/sampling_kl/{name}": noise for name in ("a", "b")}
+    return asyncio.run(step_bound.hold(components, probe, bound, learned))
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_step_that_only_rounding_makes_long_is_not_undone(monkeypatch, recorded):
+    """±0.06 nats for each of 200 tokens of two agents look like 0.72 nats."""
+    weights = Weights(nats=1e-6, wrong=0.06)
+    found = held(monkeypatch, weights, recorded=recorded, noise=0.0018)
+    assert found["learn/step_kl"] == pytest.approx(0.0, abs=0.01)
+    if recorded:
+        assert found["learn/step_scaled"] == 1.0
+        assert weights.readings == 1
+    else:
+        assert 0.5 < found["learn/step_scaled"] < 1.0, "one try shows that it does not get shorter"
+        assert weights.readings == 2
+    assert weights.left == found["learn/step_scaled"]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("wrong", [0.0, 0.03])
+def test_a_long_step_is_scaled_back_whatever_rounding_adds(monkeypatch, recorded, wrong):
+    """0.1 nats for each of 200 tokens of two agents are 2.07 nats, and 0.3 are allowed."""
+    weights = Weights(nats=0.1, wrong=wrong)
+    found = held(monkeypatch, weights, recorded=recorded, noise=wrong**2 / 2)
+    true = 2 * TOKENS * (math.expm1(0.1 * weights.left) - 0.1 * weights.left)
+    assert true <= 0.33
+    assert found["learn/step_scaled"] == weights.left > 0.2
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_step_that_stays_long_however_short_it_is_made_is_undone(monkeypatch, recorded):
+    """Nothing so far away is rounding: 0.5 nats per token are 2 * 200 * 0.149 in all."""
+    weights = Weights(nats=0.0, wrong=0.5)
+    found = held(monkeypatch, weights, recorded=recorded, noise=0.125)
+    assert found["learn/step_scaled"] == 0.0 == weights.left
+
+
+def test_adapters_on_a_model_in_bfloat16_learn_from_long_completions(tmp_path):
+    """What rounding adds is beyond this bound, and it was taken for a step too long."""
+    config = run_config(
+        models={"tiny": {"embedded": TINY, "device": "cpu", "dtype": "bfloat16"}},
+        policies=LORA,
+        decode={"max_new_tokens": 96},
+        optimizer={"learning_rate": 1e-7},
+        train={"steps": 2, "tasks_per_step": 4, "max_step_kl": 1e-4},
+    )
+    motet.train(config, runs=tmp_path, show="silent")
+    for row in steps(tmp_path / "run"):
+        assert row["learn/sampling_kl"] * row["play/completion_length"] > 1e-4
+        assert row["learn/step_scaled"] == 1.0
 
 
 def test_the_distance_to_what_is_no_number_is_infinite():

@@ -117,6 +117,7 @@ def policy_objective(
     - entropy; ratio: π/π_old.
     - sampling_logp_difference: |log π − log-probability recorded by the sampler|. At the first
       update of a step it shows how much sampling and training disagree.
+    - sampling_kl: e^x − 1 − x of the same difference x (k3): what rounding adds to a divergence.
     - approx_kl: k3 divergence from the policy that sampled, which is the one at the beginning of
       the step unless the samples are older. Only for losses with a ratio, or with importance
       weights.
@@ -290,6 +291,7 @@ def _measured(
         "entropy": entropy_BL,
         "ratio": torch.exp(logp_BL - old_BL),
         "sampling_logp_difference": (logp_BL - batch.behaviour_logp_BL).abs(),
+        "sampling_kl": kl_k3(batch.behaviour_logp_BL, logp_BL),
     }
     if batch.reference_logp_BL is not None:
         measured["kl"] = kl_k3(logp_BL, batch.reference_logp_BL)

@@ -71,6 +71,7 @@ def test_the_ratio_and_the_mismatch_compare_with_the_policy_that_sampled() -> No
     )
     assert metrics["ratio"].value == pytest.approx(1.8221188)  # e^0.6
     assert metrics["sampling_logp_difference"].value == pytest.approx(0.6)
+    assert metrics["sampling_kl"].value == pytest.approx(0.2221188)  # e^0.6 - 1 - 0.6
     # Ratio > 1 + high, A > 0: the row of two tokens.
     assert metrics["clip_fraction"] == Mean(2.0, 3)
 

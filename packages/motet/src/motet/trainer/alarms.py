@@ -97,6 +97,12 @@ WATCHED = (
         "max_frac_return_zero_std",
         "most answers to one prompt have the same reward, so there is little to learn",
     ),
+    _Watched(
+        "learn/step_scaled",
+        "min_step_scaled",
+        "steps are undone because they go further than train.max_step_kl, so nothing is learned: "
+        "lower optimizer.learning_rate",
+    ),
 )
 
 

@@ -65,7 +65,8 @@ async def learn_in_sequence(
             components, [*own, *imitated], () if place else values, state, number, clock
         )
         if bound is not None and probe is not None:
-            learned |= await step_bound.hold(components, probe, bound / len(order))
+            share = bound / len(order)
+            learned |= await step_bound.hold(components, probe, share, learned)
         metrics.append(learned)
         if place + 1 < len(order):
             played = learned_from(components, found.episodes)

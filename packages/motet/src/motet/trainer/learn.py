@@ -203,7 +203,7 @@ def _by_policy(
     for batch, figures in zip(batches, found, strict=True):
         measured = dict(figures)
         if batch.policy in updated:
-            del measured["sampling_logp_difference"]
+            del measured["sampling_logp_difference"], measured["sampling_kl"]
         metrics.setdefault(batch.policy, []).append(measured)
     for name, each in metrics.items():
         if name not in updated:

@@ -161,7 +161,7 @@ async def learn_step(
     else:
         learned = await learn_pairs(components, samples, credit.preferences, number, clock)
     if bound is not None and probe is not None:
-        learned |= await step_bound.hold(components, probe, bound)
+        learned |= await step_bound.hold(components, probe, bound, learned)
     clock.lap("learn")
     if ahead is not None:
         await ahead

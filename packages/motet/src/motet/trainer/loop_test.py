@@ -75,7 +75,11 @@ class Diary:
         before = self.seen.get(batch.policy, 0)
         self.seen[batch.policy] = before + 1
         kl = self.approx_kl[batch.policy][before] if batch.policy in self.approx_kl else 0.0
-        return {"sampling_logp_difference": Mean(1.0 * before, 1.0), "approx_kl": Mean(kl, 1.0)}
+        return {
+            "sampling_logp_difference": Mean(1.0 * before, 1.0),
+            "sampling_kl": Mean(0.0, 1.0),
+            "approx_kl": Mean(kl, 1.0),
+        }
 
     async def accumulate_values(self, batch: ValueBatch, objective: Any) -> dict[str, Mean]:
         self.values.append(batch)
