@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign release-check dist lint docs size results results-credit results-real results-games results-self-play results-curricula bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign release-check dist lint docs size results results-credit results-real results-games results-self-play results-curricula results-sick bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -149,6 +149,9 @@ results-self-play: install  ## the runs behind docs/self_play.md: exploitability
 
 results-curricula: install  ## the runs behind docs/curricula.md: which tasks a step plays (ten minutes on two cores)
 	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_curricula.py
+
+results-sick: install  ## the sick runs of docs/reading_a_run.md, and their pictures (five minutes on two cores)
+	RUNS=$(RUNS) $(VENV)/bin/python benchmarks/results_sick.py
 
 bench-peers: install  ## speed and memory beside comlrl and TRL, about an hour on two quiet cores (docs/performance.md)
 	$(VENV)/bin/python benchmarks/speed

@@ -1,13 +1,15 @@
 """Run every experiment behind docs/results.md, and write the tables of that page: `make results`.
 
 Two runs are active at a time, with one thread each. `python benchmarks/results.py debates critics`
-runs and prints single tables. The environment variable RUNS names the folder of the runs.
+runs and writes single tables. The environment variable RUNS names the folder of the runs.
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -42,13 +44,10 @@ from results_runs import (
     summary,
 )
 from results_stability import each_seed, others, stability
+from results_tables import keep, measured
 
 from motet.evaluation.intervals import student_t
 from motet_compare.over_seeds import CONFIDENCE_OF_SEEDS
-
-sys.path.insert(0, str(Path(__file__).parent / "speed"))
-
-from tables import replaced
 
 PAGE = ROOT / "docs" / "results.md"
 FAST = 0.8
@@ -278,17 +277,7 @@ def tabled(rows: Callable[[], Iterator[Sequence[str]]]) -> Callable[[], str]:
     return lambda: table(rows())
 
 
-def machine() -> str:
-    """Describe the machine of the first run."""
-    found = summary(QUICKSTART.folder(0))["machine"]
-    system = found["platform"].partition("-")[0]
-    return (
-        f"torch {found['torch']}, {found['threads']} thread per run, two runs at a time, {system}."
-    )
-
-
 PARTS = {
-    "machine": Part(machine, (QUICKSTART,)),
     "quickstart": Part(lambda: table(before_and_after([QUICKSTART, FROZEN])), (QUICKSTART, FROZEN)),
     "stability": Part(tabled(stability), (MANY, *HASTY.values())),
     "each_seed": Part(each_seed, (MANY,)),
@@ -309,8 +298,8 @@ PARTS = {
 }
 
 
-def main(parts: Mapping[str, Part], page: Path, command: str = "make results") -> None:
-    """Write all tables of the page, or only print those named on the command line."""
+def main(parts: Mapping[str, Part], page: Path, make: str = "make results") -> None:
+    """Run and write all tables of the page, or only those named on the command line."""
     names = sys.argv[1:] or list(parts)
     unknown = [name for name in names if name not in parts]
     if unknown:
@@ -322,27 +311,20 @@ def main(parts: Mapping[str, Part], page: Path, command: str = "make results") -
     with ThreadPoolExecutor(2) as pool:
         for line in pool.map(lambda pair: run(*pair), wanted):
             print(line, flush=True)
-    if sys.argv[1:]:
-        for name in names:
-            print(f"\n{parts[name].of()}")
-    else:
-        page.write_text(filled(page.read_text(), parts, command))
-        print(f"wrote docs/{page.name}")
+    script = Path(sys.argv[0]).name
+    for name in names:
+        command = f"python benchmarks/{script} {name}"
+        table = measured(parts[name].of(), command, _last_day(parts[name].runs))
+        keep(page, name, table, make)
+        print(f"\n{table.text}\n\nwrote {name} of docs/{page.name}", flush=True)
 
 
-def filled(page: str, parts: Mapping[str, Part], command: str = "make results") -> str:
-    """Return the page with new measured parts. The text around them stays.
-
-    Raises: ValueError if a part has no marks in the page.
-    """
-    for name, part in parts.items():
-        page = replaced(page, part.of(), *marks(name, command))
-    return page
-
-
-def marks(name: str, command: str) -> tuple[str, str]:
-    """Return the comments before and after a measured part of the page."""
-    return f"<!-- measured: `{command}` writes {name} -->", f"<!-- /{name} -->"
+def _last_day(runs: Sequence[Experiment]) -> str:
+    """Return the day on which the last of the runs ended, or today if there are none."""
+    ends = [
+        (one.folder(seed) / "summary.json").stat().st_mtime for one in runs for seed in one.seeds
+    ]
+    return datetime.fromtimestamp(max(ends, default=time.time()), UTC).date().isoformat()
 
 
 if __name__ == "__main__":

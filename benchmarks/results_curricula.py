@@ -1,6 +1,6 @@
 """Run every experiment behind docs/curricula.md, and write its tables: `make results-curricula`.
 
-Two runs are active at a time, with one thread each. Names as arguments run and print single tables.
+Two runs are active at a time, with one thread each. Names as arguments run and write single tables.
 The environment variable RUNS names the folder of the runs. Finished runs are not run again.
 """
 

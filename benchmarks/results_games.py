@@ -1,6 +1,6 @@
 """Run every experiment behind docs/games.md, and write its tables: `make results-games`.
 
-Two runs are active at a time, with one thread each. Names as arguments run and print single tables.
+Two runs are active at a time, with one thread each. Names as arguments run and write single tables.
 The environment variable RUNS names the folder of the runs. Finished runs are not run again.
 """
 
@@ -14,10 +14,13 @@ from results_runs import ROOT, Experiment, heldout, motet, summary
 
 PAGE = ROOT / "docs" / "games.md"
 SEEDS = (0, 1, 2)
-TINY = {
-    game: Experiment(f"{game}_tiny", f"{game}_tiny", seeds=SEEDS)
-    for game in ("plan_path", "sokoban")
+AGENTS = {
+    "plan_path": ("scout", "planner"),
+    "sokoban": ("scout", "planner"),
+    "sudoku": ("left", "right"),
 }
+"""Game -> its agents. The first one's answers have a way to count or to choose."""
+TINY = {game: Experiment(f"{game}_tiny", f"{game}_tiny", seeds=SEEDS) for game in AGENTS}
 """Game -> the runs of its team."""
 ALONE = {
     (game, agent): Experiment(
@@ -25,10 +28,10 @@ ALONE = {
         f"{game}_tiny",
         (f"policies.{other}.train=frozen",),
         SEEDS,
-        warmed_by=team,
+        warmed_by=TINY[game],
     )
-    for game, team in TINY.items()
-    for agent, other in (("scout", "planner"), ("planner", "scout"))
+    for game, agents in AGENTS.items()
+    for agent, other in (agents, agents[::-1])
 }
 """Game and agent -> runs in which this agent alone learns."""
 ONE_POLICY = Experiment("plan_path_tiny_centralized", "plan_path_tiny_centralized", seeds=SEEDS)
@@ -37,13 +40,13 @@ SHOWN = Experiment("plan_path_tiny_shown", "plan_path_tiny", ("environment.shown
 
 def team(game: str) -> Iterator[Sequence[str]]:
     """The team of every seed, before and after."""
-    yield ("seed", "before", "after", "the scout's way to count", "tokens", "CPU s")
-    experiment, after = TINY[game], []
+    first, experiment, after = AGENTS[game][0], TINY[game], []
+    yield ("seed", "before", "after", f"the way of {first}", "tokens", "CPU s")
     for seed in experiment.seeds:
         folder = experiment.folder(seed)
         one = summary(folder)
         after.append(heldout(folder, "after"))
-        settled = one["heldout"]["after"]["conventions"]["scout"]
+        settled = one["heldout"]["after"]["conventions"][first]
         name, share = next(iter(settled.items()))
         yield (
             str(seed),
@@ -59,16 +62,20 @@ def team(game: str) -> Iterator[Sequence[str]]:
 def controls(game: str) -> Iterator[Sequence[str]]:
     """The team beside agents that were trained alone, and with its roles swapped."""
     yield ("", *(f"seed {seed}" for seed in SEEDS), "mean")
-    team, scouts, planners = TINY[game], ALONE[game, "scout"], ALONE[game, "planner"]
+    team, agents = TINY[game], AGENTS[game]
+    alone = [ALONE[game, agent] for agent in agents]
     rows = {
         "before": [heldout(team.folder(seed), "before") for seed in SEEDS],
         "**the team**": [heldout(team.folder(seed), "after") for seed in SEEDS],
-        "only the scout learns": [heldout(scouts.folder(seed), "after") for seed in SEEDS],
-        "only the planner learns": [heldout(planners.folder(seed), "after") for seed in SEEDS],
-        "these two put together": [together(scouts, planners, seed) for seed in SEEDS],
-        "the team, roles swapped": [swapped(team, seed) for seed in SEEDS],
-        "the team, goals of another puzzle": [shuffled(team, seed) for seed in SEEDS],
+        **{
+            f"only {agent} learns": [heldout(one.folder(seed), "after") for seed in SEEDS]
+            for agent, one in zip(agents, alone, strict=True)
+        },
+        "these two put together": [together(*alone, seed) for seed in SEEDS],
+        "the team, roles swapped": [swapped(team, agents, seed) for seed in SEEDS],
     }
+    if game != "sudoku":
+        rows["the team, goals of another puzzle"] = [shuffled(team, seed) for seed in SEEDS]
     if game == "plan_path":
         rows["one policy for both agents"] = [
             heldout(ONE_POLICY.folder(seed), "after") for seed in SEEDS
@@ -78,16 +85,16 @@ def controls(game: str) -> Iterator[Sequence[str]]:
         yield (name, *(f"{value:.3f}" for value in values), f"{mean(values):.3f}")
 
 
-def together(scouts: Experiment, planners: Experiment, seed: int) -> float:
-    """Return the success of a scout and a planner that were trained in different runs."""
-    runs = [str(one.folder(seed)) for one in (scouts, planners)]
+def together(first: Experiment, second: Experiment, seed: int) -> float:
+    """Return the success of two agents that were trained in different runs."""
+    runs = [str(one.folder(seed)) for one in (first, second)]
     return float(motet("crossplay", *runs)["success"][0][1])
 
 
-def swapped(team: Experiment, seed: int) -> float:
+def swapped(team: Experiment, agents: Sequence[str], seed: int) -> float:
     """Return the success of a team whose agents play each other's roles."""
-    found = motet("evaluate", str(team.folder(seed)), "team.scout=planner", "team.planner=scout")
-    return float(found["success"])
+    roles = [f"team.{a}={b}" for a, b in (agents, agents[::-1])]
+    return float(motet("evaluate", str(team.folder(seed)), *roles)["success"])
 
 
 def shuffled(team: Experiment, seed: int) -> float:
@@ -100,15 +107,14 @@ def _alone(game: str) -> tuple[Experiment, ...]:
 
 
 PARTS = {
-    "plan_path": Part(tabled(partial(team, "plan_path")), (TINY["plan_path"],)),
-    "plan_path_controls": Part(
-        tabled(partial(controls, "plan_path")),
-        (TINY["plan_path"], *_alone("plan_path"), ONE_POLICY, SHOWN),
-    ),
-    "sokoban": Part(tabled(partial(team, "sokoban")), (TINY["sokoban"],)),
-    "sokoban_controls": Part(
-        tabled(partial(controls, "sokoban")), (TINY["sokoban"], *_alone("sokoban"))
-    ),
+    **{game: Part(tabled(partial(team, game)), (one,)) for game, one in TINY.items()},
+    **{
+        f"{game}_controls": Part(
+            tabled(partial(controls, game)),
+            (one, *_alone(game), *((ONE_POLICY, SHOWN) if game == "plan_path" else ())),
+        )
+        for game, one in TINY.items()
+    },
 }
 
 if __name__ == "__main__":

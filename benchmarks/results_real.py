@@ -1,6 +1,6 @@
 """Run every experiment behind docs/real.md, and write its tables: `make results-real`.
 
-Two runs are active at a time, with one thread each. Names as arguments run and print single tables.
+Two runs are active at a time, with one thread each. Names as arguments run and write single tables.
 The environment variable RUNS names the folder of the runs. Finished runs are not run again.
 """
 
@@ -23,6 +23,7 @@ from motet.rollout.record import read_episodes
 
 PAGE = ROOT / "docs" / "real.md"
 TABOO = Experiment("taboo", "taboo", seeds=(0, 1, 2, 3, 4))
+TELEGRAM = Experiment("telegram", "telegram", ("threads=1",), THREE)
 CONTROLS = {
     "only the guesser learns": Experiment(
         "taboo_describer_frozen",
@@ -111,6 +112,20 @@ def _means(name: str, values: Sequence[float], *more: str) -> Sequence[str]:
     return (name, *(f"{value:.3f}" for value in values), f"{mean(values):.3f}", *more)
 
 
+def telegram() -> Iterator[Sequence[str]]:
+    """The second game, and what its first messages are worth."""
+    yield ("seed", "before", "after", "after, without the telegram", "without the answer", "CPU s")
+    found = []
+    for seed in THREE:
+        folder = TELEGRAM.folder(seed)
+        blank = [motet("messages", str(folder), "--blank-turn", turn)["success"] for turn in "12"]
+        row = [heldout(folder, "before"), heldout(folder, "after"), *blank]
+        found.append(row)
+        cpu = f"{summary(folder)['cpu_seconds']:.0f}"
+        yield (str(seed), *(f"{value:.3f}" for value in row), cpu)
+    yield ("**mean**", *(f"**{mean(column):.3f}**" for column in zip(*found, strict=True)), "")
+
+
 def picture() -> str:
     """Draw what seed 0 has learned, as chats."""
     before, after = _evaluations(TABOO.folder(0))
@@ -195,6 +210,7 @@ PARTS = {
     "controls": Part(tabled(controls), (TABOO, *CONTROLS.values())),
     "crossplay": Part(crossplay, (TABOO,)),
     "english": Part(tabled(english), (TABOO,)),
+    "telegram": Part(tabled(telegram), (TELEGRAM,)),
     "tasks": Part(tabled(real_tasks.tasks), tuple(real_tasks.TASKS.values())),
     "algorithms": Part(
         tabled(real_tasks.algorithms),

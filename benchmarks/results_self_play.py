@@ -1,12 +1,13 @@
 """Run every experiment behind docs/self_play.md, and write its tables: `make results-self-play`.
 
-Two runs are active at a time, with one thread each. Names as arguments run and print single tables.
+Two runs are active at a time, with one thread each. Names as arguments run and write single tables.
 The environment variable RUNS names the folder of the runs. Finished runs are not run again.
 """
 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -35,6 +36,7 @@ KUHN: Mapping[str, Experiment] = {
         ),
     )
 }  # fmt: skip
+BLUFF = {"`bluff_tiny`": Experiment("self_play_bluff_tiny", "bluff_tiny", (), SEEDS)}
 TIC_TAC_TOE = Experiment("self_play_tic_tac_toe", "tic_tac_toe_tiny", (), SEEDS)
 ENDS = (200, 600, 1800)
 """Steps after which the exact gradient is judged."""
@@ -42,10 +44,10 @@ RATE = 5.0
 """Its learning rate."""
 
 
-def kuhn() -> Iterator[Sequence[str]]:
+def exploited(runs: Mapping[str, Experiment]) -> Iterator[Sequence[str]]:
     """The exploitability of each way to learn, for each seed, in chips."""
     yield ("run", "before", "after: each seed", "after: mean", "the first wins", "CPU s")
-    for name, one in KUHN.items():
+    for name, one in runs.items():
         folders = [one.folder(seed) for seed in one.seeds]
         before = [_exploitability(_start(folder))["exploitability"]["ann"] for folder in folders]
         found = [_exploitability(folder) for folder in folders]
@@ -140,7 +142,8 @@ def _against_optimal(target: Path, folder: Path, when: str) -> dict[str, Any]:
 
 PARTS = {
     "entropy": Part(tabled(entropy)),
-    "kuhn": Part(tabled(kuhn), tuple(KUHN.values())),
+    "kuhn": Part(tabled(partial(exploited, KUHN)), tuple(KUHN.values())),
+    "bluff": Part(tabled(partial(exploited, BLUFF)), tuple(BLUFF.values())),
     "tic_tac_toe": Part(tabled(tic_tac_toe), (TIC_TAC_TOE,)),
 }
 

@@ -173,6 +173,8 @@ def test_the_first_block_works_as_typed_and_then_motet_is_a_command(place):
 def test_all_commands_work_as_typed_in_their_order(place):
     others = ("pip", "python", "motet view", "motet serve")  # servers end by a signal
     lines = [line for block in COMMANDS for line in block if not line.startswith(others)]
+    question = 'echo "sum of xs plus 3 if above 2" | '
+    lines = [question + line if line.startswith("motet chat") else line for line in lines]
     out = typed(place, lines, said="1\n2\n")
     assert (place / "runs" / "short" / "summary.json").is_file()
     assert (place / "seeds.png").is_file()

@@ -18,6 +18,8 @@ import results_curricula  # noqa: E402
 import results_games  # noqa: E402
 import results_real  # noqa: E402
 import results_self_play  # noqa: E402
+import results_sick  # noqa: E402
+import results_tables  # noqa: E402
 
 for folder in (ROOT / "benchmarks", ROOT / "benchmarks" / "speed"):
     while str(folder) in sys.path:
@@ -28,34 +30,72 @@ PART = re.compile(
 )
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        results,
-        results_credit,
-        results_curricula,
-        results_games,
-        results_real,
-        results_self_play,
-    ],
-)
+PAGES = [
+    results,
+    results_credit,
+    results_curricula,
+    results_games,
+    results_real,
+    results_self_play,
+    results_sick,
+]
+
+
+@pytest.mark.parametrize("written", PAGES)
 def test_a_page_has_a_place_for_each_table_once_and_no_other(written):
     names = [found[2] for found in PART.finditer(written.PAGE.read_text())]
     assert sorted(names) == sorted(written.PARTS)
 
 
-def test_new_tables_leave_the_text_around_them_as_it_is():
-    page = results.PAGE.read_text()
-    new = results.filled(page, {name: results.Part(lambda: "new") for name in results.PARTS})
-    assert new == PART.sub(r"\1\nnew\n\4", page)
-    assert new.count("\nnew\n") == len(results.PARTS)
-    assert "| seed 0 |" in page
-    assert "| seed 0 |" not in new
+@pytest.mark.parametrize("written", PAGES)
+def test_a_page_shows_what_its_command_measured_or_says_that_it_did_not(written):
+    kept = results_tables.kept(written.PAGE)
+    assert set(kept) <= set(written.PARTS)
+    for found in PART.finditer(written.PAGE.read_text()):
+        name, shown = found[2], found[3].strip()
+        if name in kept:
+            assert shown == kept[name].shown(), name
+        else:
+            earlier = shown.endswith(results_tables.EARLIER)
+            assert earlier or shown == results_tables.NOT_YET, name
 
 
-def test_a_table_without_a_place_is_an_error():
+def test_a_new_table_is_kept_and_shown_and_the_text_around_it_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr("results_tables.FOLDER", tmp_path / "tables")
+    page = tmp_path / "results.md"
+    before = results.PAGE.read_text()
+    page.write_text(before)
+    new = results_tables.measured("| new |", "python benchmarks/results.py zoo", "2026-11-27")
+    results_tables.keep(page, "zoo", new, "make results")
+    wanted = r"\1\n" + new.shown().replace("\\", r"\\") + r"\n\4"
+    assert page.read_text() == re.sub(
+        PART.pattern.replace(r"(\w+)", "(zoo)"), wanted, before, flags=re.DOTALL
+    )
+    assert "| new |" in page.read_text()
+    other = results_tables.measured("| other |", "python benchmarks/results.py relay", "2026-11-28")
+    results_tables.keep(page, "relay", other, "make results")
+    assert results_tables.kept(page) == {"relay": other, "zoo": new}
+
+
+def test_a_table_says_when_where_and_how_it_was_measured():
+    one = results_tables.Table(
+        "| a |", "python benchmarks/a.py b", "2026-11-27", "CPU, 2 cores", "2"
+    )
+    assert one.shown() == (
+        "| a |\n\n*Measured 2026-11-27 on CPU, 2 cores, with torch 2, by\n"
+        "`python benchmarks/a.py b`.*"
+    )
+
+
+def test_a_table_without_a_place_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("results_tables.FOLDER", tmp_path / "tables")
+    page = tmp_path / "results.md"
+    page.write_text("# Results")
     with pytest.raises(ValueError, match="writes zoo"):
-        results.filled("# Results", {"zoo": results.Part(lambda: "new")})
+        results_tables.keep(
+            page, "zoo", results_tables.measured("| new |", "c", "d"), "make results"
+        )
+    assert not results_tables.kept(page)
 
 
 def test_a_stopped_run_of_a_table_goes_on_and_a_finished_one_is_left_alone(tmp_path, monkeypatch):

@@ -17,9 +17,10 @@ Constraints met are counted in each row, column and box without a double digit: 
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import Any, TypeAlias
 
 from motet_tasks.planning.puzzle import Action
@@ -158,19 +159,35 @@ def draw_digits(draw: random.Random, size: int, free_givens: bool = False) -> Di
             return Digits(cells, cells, free_givens=free_givens)
 
 
+def solution_grid(draw: random.Random, size: int) -> Grid:
+    """Draw a grid without empty cells, by trying digits in a random order."""
+    empty: Grid = ((0,) * size,) * size
+    return next(_completed(empty, lambda digits: draw.sample(digits, len(digits))))
+
+
 def solve(cells: Grid) -> Grid | None:
     """Return a grid without empty cells, by trying the cell with the fewest candidates first."""
+    return next(_completed(cells), None)
+
+
+def solutions(cells: Grid, most: int) -> list[Grid]:
+    """Return the first `most` grids without empty cells."""
+    return list(islice(_completed(cells), most))
+
+
+def _completed(
+    cells: Grid, order: Callable[[list[int]], list[int]] = lambda digits: digits
+) -> Iterator[Grid]:
+    """Yield all grids without empty cells. `order` says which digit of a cell is tried first."""
     if _doubled(cells):
-        return None
+        return
     empty = _empty(cells)
     if not empty:
-        return cells
+        yield cells
+        return
     row, column = min(empty, key=lambda cell: len(candidates(cells, *cell)))
-    for digit in sorted(candidates(cells, row, column)):
-        found = solve(_with(cells, row, column, digit))
-        if found is not None:
-            return found
-    return None
+    for digit in order(sorted(candidates(cells, row, column))):
+        yield from _completed(_with(cells, row, column, digit), order)
 
 
 def candidates(cells: Grid, row: int, column: int) -> set[int]:

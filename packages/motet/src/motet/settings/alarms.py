@@ -44,7 +44,7 @@ class AlarmBounds(Settings):
     """Upper bound of credit/frac_return_zero_std, the share of groups in which all samples have the
     same return."""
     min_step_scaled: Share | None = 0.01
-    """Lower bound of learn/step_scaled, the share of a step's length that `train.max_step_kl` leaves.
+    """Lower bound of learn/step_scaled, the share of a step that `train.max_step_kl` leaves of it.
     At 0 every step is undone, so nothing is learned."""
     max_mismatch: PositiveFloat | Literal["dtype"] | None = "dtype"
     """Upper bound of learn/sampling_logp_difference before a policy's first update of a step, in

@@ -119,6 +119,10 @@ class Algorithm(Settings):
     CoMLRL's early_termination_weight."""
     entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy bonus in the loss (entropy in nats per token)."""
+    entropy_final: NonNegativeFloat | None = None
+    """The weight at the last step, to which `entropy_coefficient` changes linearly from step to
+    step. Null: it stays the same. A large bonus that shrinks lets self-play settle ever nearer to
+    an equilibrium (magnetic mirror descent; Sokota et al. 2023, arXiv 2206.05825)."""
     stop_at_kl: PositiveFloat | None = None
     """Stop the updates of a policy in this step once it has moved further than this from its state
     at the beginning of the step (nats per token). With `train.max_lag` it is measured from the
@@ -142,6 +146,13 @@ class Algorithm(Settings):
     """Passes over a step's samples."""
     minibatches: PositiveInt = 1
     """Gradient steps per pass."""
+
+    def entropy_at(self, step: int, steps: int) -> float:
+        """Return the weight of the entropy bonus at step `step` (from 1) of `steps`."""
+        if self.entropy_final is None:
+            return self.entropy_coefficient
+        done = (step - 1) / max(1, steps - 1)
+        return (1.0 - done) * self.entropy_coefficient + done * self.entropy_final
 
     @model_validator(mode="before")
     @classmethod

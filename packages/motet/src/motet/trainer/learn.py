@@ -44,7 +44,9 @@ async def learn_samples(
     clock: Stopwatch,
 ) -> dict[str, float]:
     """All optimizer steps on the samples of one step. Returns metrics: overall, and per policy."""
-    algorithm, learners = components.algorithm, components.models.learners
+    learners = components.models.learners
+    entropy = components.algorithm.entropy_at(number, components.steps)
+    algorithm = components.algorithm.model_copy(update={"entropy_coefficient": entropy})
     objective = policy_objective(algorithm, state.kl_coefficients, components.train.max_lag)
     value_loss = value_objective(algorithm, components.value_coefficient)
     seen: dict[str, list[BatchMetrics]] = {}
@@ -92,6 +94,8 @@ async def learn_samples(
             learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
         )
         clock.lap("learn")
+    if algorithm.entropy_final is not None:
+        stepped["learn/entropy_coefficient"] = entropy
     if skips and skipped_parts:
         stepped["learn/skipped"] = sum(skipped_parts) / len(skipped_parts)
     return {**_means(seen), **_means_of_each(valued), **stepped}

@@ -58,3 +58,12 @@ def test_the_samples_that_are_left_keep_their_weights():
 )
 def test_a_loss_with_another_term_reads_all(fields, skips):
     assert gradient_is_advantage(Algorithm(**fields)) == skips
+
+
+def test_the_entropy_bonus_changes_linearly_to_its_final_weight():
+    falling = Algorithm(entropy_coefficient=0.5, entropy_final=0.1)
+    assert [falling.entropy_at(step, 5) for step in range(1, 6)] == pytest.approx(
+        [0.5, 0.4, 0.3, 0.2, 0.1]
+    )
+    assert falling.entropy_at(1, 1) == 0.5
+    assert Algorithm(entropy_coefficient=0.5).entropy_at(4, 5) == 0.5
