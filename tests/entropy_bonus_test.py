@@ -39,8 +39,6 @@ def test_a_resumed_run_goes_on_with_the_weight_of_its_step(tmp_path):
 
     config = str(whole / "config.yaml")
     with pytest.raises(Interrupted):
-        motet.train(
-            config, ["name=cut"], runs=tmp_path, callbacks=[motet.Callback(on_step=stop)]
-        )
+        motet.train(config, ["name=cut"], runs=tmp_path, callbacks=[motet.Callback(on_step=stop)])
     motet.train(str(tmp_path / "cut" / "config.yaml"), runs=tmp_path, resume=True)
     assert weights(tmp_path / "cut") == kept
