@@ -27,6 +27,7 @@ from motet.models.capabilities import (
     capabilities_of,
     check_rows,
     ordinary_tokens,
+    same_effect,
     token_by_token,
     trial_rows,
 )
@@ -227,3 +228,21 @@ def test_broken_weights_are_alike_to_nothing(folder_of: Callable[..., Path]) -> 
     broken = torch.full((2, 3), torch.nan)
     assert not alike(backbone, broken, broken)
     assert alike(backbone, torch.ones(2, 3), torch.ones(2, 3))
+
+
+def test_rounding_at_single_tokens_does_not_keep_adapters_out_of_a_batch(tmp_path: Path) -> None:
+    """In SmolLM2-135M in bfloat16, single tokens were 7 and more apart, and adapters were not mixed
+    with some seeds, so that decoding took half as long again."""
+    backbone = Backbone.load(make_model_folder(tmp_path), dtype="bfloat16")
+    generator = torch.Generator().manual_seed(0)
+    base_BLV = torch.randn(4, 7, 50, generator=generator)
+    expected_BLV = base_BLV + torch.randn(4, 7, 50, generator=generator)
+    rounded_BLV = expected_BLV + 0.1 * torch.randn(4, 7, 50, generator=generator)
+    for row in range(4):
+        rounded_BLV[row, row : row + 2] += 8 * torch.randn(2, 50, generator=generator)
+    assert not alike(backbone, rounded_BLV, expected_BLV)
+    assert same_effect(backbone, rounded_BLV, expected_BLV, base_BLV)
+    swapped_BLV = expected_BLV[[1, 0, 2, 3]]
+    assert not same_effect(backbone, swapped_BLV, expected_BLV, base_BLV)
+    assert not same_effect(backbone, base_BLV, expected_BLV, base_BLV), "no adapter at all"
+    assert not same_effect(backbone, rounded_BLV * torch.nan, expected_BLV, base_BLV)
