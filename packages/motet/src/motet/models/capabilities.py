@@ -400,9 +400,7 @@ ROUNDED_EFFECT = 0.35
 more for another row's adapter."""
 
 
-def same_effect(
-    model: CausalLM, found_BLV: Tensor, expected_BLV: Tensor, base_BLV: Tensor
-) -> bool:
+def same_effect(model: CausalLM, found_BLV: Tensor, expected_BLV: Tensor, base_BLV: Tensor) -> bool:
     """Test whether adapters change the base model's logits as expected.
 
     A deep model in bfloat16 amplifies rounding at single tokens until their logits are far apart.

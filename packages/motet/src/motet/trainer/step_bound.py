@@ -69,7 +69,9 @@ async def begin(
     first, others = chosen(samples, MOST if recorded else FIRST)
     learners = components.models.learners
     batches = _packed(components, first)
-    before = {one.id: one.completion.logprobs or () for one in (*first, *others)}
+    before: dict[SampleId, Sequence[float]] = {
+        one.id: one.completion.logprobs or () for one in (*first, *others)
+    }
     if not recorded:
         present = await present_rows(learners, batches)
         before = {one.id: present[one.id][: len(one.completion.tokens or ())] for one in first}
