@@ -32,7 +32,7 @@ KUHN: Mapping[str, Experiment] = {
         ("without a baseline", "kuhn_poker_tiny_plain", "", ()),
         (
             "without an entropy bonus", "kuhn_poker_tiny", "_no_entropy",
-            ("algorithm.entropy_coefficient=0",),
+            ("algorithm={entropy_coefficient: 0, entropy_final: null}",),
         ),
     )
 }  # fmt: skip

@@ -23,7 +23,7 @@ def config(**cluster):
     return run_config(train=length, decode={"max_new_tokens": 8}, cluster=CLUSTER | cluster)
 
 
-LONG_ANSWERS = config() | {"decode": {"max_new_tokens": 200}}
+LONG_ANSWERS = config() | {"decode": {"max_new_tokens": 80}}
 
 
 def same(run, other):
