@@ -128,6 +128,8 @@ def main() -> None:
     record |= {"machine": machine("cpu"), "date": datetime.now(UTC).date().isoformat()}
     record |= {"versions": {**record.get("versions", {}), **versions}, "limits": asdict(found)}
     for work in works:
+        found = found.best(limits.measure(THREADS, "cpu"))
+        record["limits"] = asdict(found)
         record["works"][work.name] = one = measured(work, texts, model, found, shape)
         print("  ".join(cells(one)), flush=True)
         FILE.write_text(json.dumps(record, indent=1) + "\n")

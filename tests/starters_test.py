@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from motet.commands.main import whole_app
 from motet.errors import ConfigError
 from motet.starters import KINDS, start_folder, starter_files
 from tests import fork_server
@@ -84,3 +87,18 @@ def test_the_files_are_written_like_the_code_of_motet(tmp_path: Path, kind: str)
         assert done.returncode == 0, done.stdout
     wide = [line for text in files.values() for line in text.splitlines() if len(line) > 100]
     assert wide == []
+
+
+def test_the_page_for_assistants_names_commands_files_and_metrics_that_exist() -> None:
+    files = starter_files("game", "my_team")
+    page = files["AGENTS.md"]
+    commands = typer.main.get_command(whole_app()).commands
+    named = re.findall(r"\bmotet ([a-z]+)\b", page.replace("\n", " "))
+    assert len(named) >= 5
+    assert set(named) <= {*commands}, named
+    metrics = re.findall(r"`((?:play|credit|learn)/\w+)`", page)
+    assert len(metrics) >= 3
+    listed = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text()
+    assert [name for name in metrics if f"`{name}`" not in listed] == []
+    for name in re.findall(r"`(\w+\.(?:py|yaml))`", page):
+        assert name in files, name

@@ -27,6 +27,13 @@ class Limits:
     Decoding one answer with a small model does such products.
     """
 
+    def best(self, other: "Limits") -> "Limits":
+        """Return the higher rates of two measurements: other programs only lower them."""
+        gemm = {dtype: max(rate, other.gemm[dtype]) for dtype, rate in self.gemm.items()}
+        return Limits(
+            self.threads, gemm, max(self.read, other.read), max(self.matrix, other.matrix)
+        )
+
     def bandwidth(self, size: int) -> float:
         """Return the bytes/s at which weights of `size` bytes can be read repeatedly.
 
