@@ -7,14 +7,15 @@ from motet.errors import Interrupted
 from tests.small_runs import run_config, steps, weights
 
 
-def trained(tmp_path, name, count=3, **algorithm):
+def trained(tmp_path, run, samples=2, **algorithm):
     config = run_config(
-        name=name,
+        name=run,
         algorithm={"name": "magrpo", **algorithm},
-        train={"steps": count, "tasks_per_step": 2, "checkpoint_every": 1},
+        rollout={"samples": [samples]},
+        train={"steps": 3, "tasks_per_step": 2, "checkpoint_every": 1},
     )
     motet.train(config, runs=tmp_path)
-    return tmp_path / name
+    return tmp_path / run
 
 
 def test_the_weight_falls_from_step_to_step_and_is_logged(tmp_path):
@@ -26,6 +27,15 @@ def test_the_weight_falls_from_step_to_step_and_is_logged(tmp_path):
     assert weights(falling) != weights(constant)
     same = trained(tmp_path, "same", entropy_coefficient=1.0, entropy_final=1.0)
     assert weights(same) == weights(constant)
+
+
+def test_it_falls_where_pairs_are_learned_from_too(tmp_path):
+    options = {"name": "madpo", "entropy_coefficient": 1.0}
+    falling = trained(tmp_path, "falling", samples=4, entropy_final=0.5, **options)
+    said = [row["learn/entropy_coefficient"] for row in steps(falling)]
+    assert said == pytest.approx([1.0, 0.75, 0.5])
+    constant = trained(tmp_path, "constant", samples=4, **options)
+    assert weights(falling) != weights(constant)
 
 
 def test_a_resumed_run_goes_on_with_the_weight_of_its_step(tmp_path):

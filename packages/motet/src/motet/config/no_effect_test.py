@@ -247,7 +247,7 @@ INCENTIVES = {
 }
 ELSEWHERE = {
     "name", "incentives", "stop_at_kl", "self_imitation", "kl.reset_every", "stopped_weight",
-    "credit.function", "credit.influence",
+    "credit.function", "credit.influence", "entropy_final",
 }  # fmt: skip
 """A name; the options of INCENTIVES; options that the training loop reads (its tests); one for
 turns that a reward ended (assign_test); one that names code (own_test); and one that reads games

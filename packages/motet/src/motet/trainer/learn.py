@@ -44,9 +44,7 @@ async def learn_samples(
     clock: Stopwatch,
 ) -> dict[str, float]:
     """All optimizer steps on the samples of one step. Returns metrics: overall, and per policy."""
-    learners = components.models.learners
-    entropy = components.algorithm.entropy_at(number, components.steps)
-    algorithm = components.algorithm.model_copy(update={"entropy_coefficient": entropy})
+    algorithm, learners = _algorithm(components, number), components.models.learners
     objective = policy_objective(algorithm, state.kl_coefficients, components.train.max_lag)
     value_loss = value_objective(algorithm, components.value_coefficient)
     seen: dict[str, list[BatchMetrics]] = {}
@@ -94,8 +92,7 @@ async def learn_samples(
             learners, [*due, *dict.fromkeys(sample.critic for sample in value_part)]
         )
         clock.lap("learn")
-    if algorithm.entropy_final is not None:
-        stepped["learn/entropy_coefficient"] = entropy
+    stepped |= _entropy_metric(algorithm)
     if skips and skipped_parts:
         stepped["learn/skipped"] = sum(skipped_parts) / len(skipped_parts)
     return {**_means(seen), **_means_of_each(valued), **stepped}
@@ -149,7 +146,7 @@ async def learn_pairs(
     because the loss of one agent contains those of the others. Those of completions of earlier
     steps are computed before the first update too.
     """
-    algorithm, learners = components.algorithm, components.models.learners
+    algorithm, learners = _algorithm(components, number), components.models.learners
     rule = algorithm.pairs
     assert rule is not None
     beta, objective = rule.beta, policy_objective(algorithm)
@@ -186,7 +183,19 @@ async def learn_pairs(
         stepped |= await _step(learners, list(now))
         clock.lap("learn")
     pairs = {f"learn/{key}": mean.value for key, mean in merge(compared).items()}
-    return {**_means(metrics), **pairs, **stepped}
+    return {**_means(metrics), **pairs, **stepped, **_entropy_metric(algorithm)}
+
+
+def _algorithm(components: TrainComponents, number: int) -> Algorithm:
+    """Return the algorithm with the entropy bonus of step `number`."""
+    entropy = components.algorithm.entropy_at(number, components.steps)
+    return components.algorithm.model_copy(update={"entropy_coefficient": entropy})
+
+
+def _entropy_metric(algorithm: Algorithm) -> dict[str, float]:
+    if algorithm.entropy_final is None:
+        return {}
+    return {"learn/entropy_coefficient": algorithm.entropy_coefficient}
 
 
 def _by_policy(
