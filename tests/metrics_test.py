@@ -69,7 +69,7 @@ RUNS = {
     "critics": {**TWO_TURNS, "game": {"turns": 2}, "algorithm": {"name": "ippo"}},
     "pairs": {
         "rollout": {"samples": [4]},
-        "algorithm": {"name": "madpo", "epochs": 2, "minibatches": 2},
+        "algorithm": {"name": "madpo", "epochs": 2, "minibatches": 2, "entropy_final": 0.1},
     },
     "replayed pairs": {
         "rollout": {"samples": [4]},

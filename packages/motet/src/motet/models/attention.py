@@ -15,6 +15,7 @@ Everything else goes to PyTorch's scaled dot product attention, as before.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, Self, cast
 
 import torch
@@ -135,6 +136,8 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
     if query.shape[2] == 1:  # one token: the heads of a group are rows of one query
         rows, heads, _, width = query.shape
         folded = query.reshape(rows, key.shape[1], -1, width)
+        if _reads_faster_by_products(query):
+            return _by_products(folded, key, value, mask, scale).reshape(rows, heads, 1, -1)
         out = nn.functional.scaled_dot_product_attention(
             folded, key, value, attn_mask=mask, scale=scale
         )
@@ -155,6 +158,40 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
         is_causal=causal,
         enable_gqa=query.shape[1] != key.shape[1],
     )
+
+
+def _reads_faster_by_products(query: Tensor) -> bool:
+    """Whether attention of one token is computed by two matrix products.
+
+    For one token of each row, a CPU's kernel in bfloat16 takes up to five times as long
+    (docs/performance.md).
+    """
+    return (
+        query.dtype == torch.bfloat16
+        and not (query.requires_grad and torch.is_grad_enabled())
+        and devices.is_cpu(query.device)
+        and _cpu_computes_bfloat16()
+    )
+
+
+@cache
+def _cpu_computes_bfloat16() -> bool:
+    return devices.computes_bfloat16(torch.device("cpu"))
+
+
+def _by_products(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float
+) -> Tensor:
+    """Compute attention [B, KV, G, D] of G queries to K keys, with the softmax in float32."""
+    rows, groups, queries, width = query.shape
+    flat = (rows * groups, -1, width)
+    scores = torch.bmm(query.reshape(flat), key.reshape(flat).transpose(1, 2))
+    scores = scores.view(rows, groups, queries, -1).float().mul_(scale)
+    if mask is not None:
+        scores.masked_fill_(~mask, -torch.inf)
+    weights = scores.softmax(dim=-1).to(value.dtype)
+    out = torch.bmm(weights.flatten(0, 1), value.reshape(flat))
+    return out.view(rows, groups, queries, width)
 
 
 WIDENED = 512

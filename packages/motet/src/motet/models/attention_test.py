@@ -82,3 +82,18 @@ def test_a_stream_is_refused_where_the_model_says_more_than_we_know(
     parts = [torch.randn(1, 2, 3, 4) for _ in range(3)]
     with pytest.raises(NotImplementedError, match=next(iter(extra))):
         attend(Layer(), *parts, None, blocks=(), **extra)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_one_token_without_a_gradient_is_that_of_the_formula_too(masked: bool, groups: int) -> None:
+    """In bfloat16 two products compute it. Keys are a part of a longer buffer."""
+    draw = torch.Generator().manual_seed(0)
+    shapes = ((3, 4, 1, 16), (3, groups, 40, 16), (3, groups, 40, 16))
+    query, keys, values = (torch.randn(shape, generator=draw).bfloat16() for shape in shapes)
+    seen = torch.ones(3, 1, 1, 29, dtype=torch.bool)
+    seen[1, ..., :7] = not masked
+    parts = (query, keys[:, :, :29], values[:, :, :29])
+    found, _ = attend(Layer(), *parts, seen if masked else None)
+    expected = formula(*(part.double() for part in parts), seen)
+    torch.testing.assert_close(found.double(), expected, atol=1e-2, rtol=1e-2)
