@@ -77,7 +77,7 @@ def test_your_own_team_from_rows_to_an_export(tmp_path):
     lines = [line.replace("train.steps=20", "train.steps=3") for line in lines]
     assert len(lines) == 12
     typed(tmp_path, lines)
-    assert (tmp_path / "notes" / "teams" / "notes" / "team").is_dir()
+    assert (tmp_path / "notes" / "teams" / "notes" / "team.yaml").is_file()
     assert (tmp_path / "notes" / "runs" / "colder" / "summary.json").is_file()
 
 
@@ -88,7 +88,7 @@ def test_a_new_algorithm_is_written_compared_and_replayed(tmp_path):
     lines = commands("new_algorithm.md")
     assert len(lines) == 5
     said = typed(tmp_path, [*lines, "motet replay runs/median-seed0 --step 12"])
-    assert "fidelity" in said
+    assert "correlation of advantages" in said
     assert (tmp_path / "seeds.png").is_file()
 
 
