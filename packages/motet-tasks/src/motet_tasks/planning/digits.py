@@ -17,7 +17,7 @@ Constraints met are counted in each row, column and box without a double digit: 
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -159,12 +159,6 @@ def draw_digits(draw: random.Random, size: int, free_givens: bool = False) -> Di
             return Digits(cells, cells, free_givens=free_givens)
 
 
-def solution_grid(draw: random.Random, size: int) -> Grid:
-    """Draw a grid without empty cells, by trying digits in a random order."""
-    empty: Grid = ((0,) * size,) * size
-    return next(_completed(empty, lambda digits: draw.sample(digits, len(digits))))
-
-
 def solve(cells: Grid) -> Grid | None:
     """Return a grid without empty cells, by trying the cell with the fewest candidates first."""
     return next(_completed(cells), None)
@@ -175,10 +169,8 @@ def solutions(cells: Grid, most: int) -> list[Grid]:
     return list(islice(_completed(cells), most))
 
 
-def _completed(
-    cells: Grid, order: Callable[[list[int]], list[int]] = lambda digits: digits
-) -> Iterator[Grid]:
-    """Yield all grids without empty cells. `order` says which digit of a cell is tried first."""
+def _completed(cells: Grid) -> Iterator[Grid]:
+    """Yield all grids without empty cells."""
     if _doubled(cells):
         return
     empty = _empty(cells)
@@ -186,8 +178,8 @@ def _completed(
         yield cells
         return
     row, column = min(empty, key=lambda cell: len(candidates(cells, *cell)))
-    for digit in order(sorted(candidates(cells, row, column))):
-        yield from _completed(_with(cells, row, column, digit), order)
+    for digit in sorted(candidates(cells, row, column)):
+        yield from _completed(_with(cells, row, column, digit))
 
 
 def candidates(cells: Grid, row: int, column: int) -> set[int]:
