@@ -6,6 +6,7 @@ again.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from statistics import mean
 
 import matplotlib
@@ -89,33 +90,6 @@ def curves(
     return _saved(figure, picture, f"{', '.join(panels.values())} over the steps")
 
 
-def collapse() -> str:
-    panels = {
-        "play/success": "success",
-        "learn/entropy": "entropy, nats per token",
-        "play/duplicates": "share of equal answers",
-    }
-    return curves("collapse", panels, COLLAPSE, HEALTHY)
-
-
-def too_high() -> str:
-    panels = {
-        "play/success": "success",
-        "learn/grad_norm/main": "length of the gradient of main",
-        "learn/entropy": "entropy, nats per token",
-    }
-    return curves("too_high", panels, TOO_HIGH, HEALTHY)
-
-
-def hacking() -> str:
-    panels = {
-        "play/reward": "reward",
-        "play/success": "success",
-        "play/completion_length": "tokens of an answer",
-    }
-    return curves("hacking", panels, HACKING)
-
-
 def riding() -> str:
     """Draw what each agent adds, and what it would earn if it said nothing."""
     found = called("diagnose", str(RIDING.folder(SEED)), "--samples", "4")
@@ -143,11 +117,42 @@ def _saved(figure: plt.Figure, name: str, said: str) -> str:
     return f"![{said}]({path.name})"
 
 
+DRAWN: Mapping[str, tuple[Mapping[str, str], Experiment, Experiment | None]] = {
+    "collapse": (
+        {
+            "play/success": "success",
+            "learn/entropy": "entropy, nats per token",
+            "play/duplicates": "share of equal answers",
+        },
+        COLLAPSE,
+        HEALTHY,
+    ),
+    "too_high": (
+        {
+            "play/success": "success",
+            "learn/grad_norm/main": "length of the gradient of main",
+            "learn/entropy": "entropy, nats per token",
+        },
+        TOO_HIGH,
+        HEALTHY,
+    ),
+    "hacking": (
+        {
+            "play/reward": "reward",
+            "play/success": "success",
+            "play/completion_length": "tokens of an answer",
+        },
+        HACKING,
+        None,
+    ),
+}
+"""Picture -> the metrics of its panels with their titles, the sick run, and a healthy one."""
 PARTS = {
-    "collapse": Part(collapse, (HEALTHY, COLLAPSE)),
-    "too_high": Part(too_high, (HEALTHY, TOO_HIGH)),
+    **{
+        name: Part(partial(curves, name, *drawn), [one for one in drawn[1:] if one is not None])
+        for name, drawn in DRAWN.items()
+    },
     "riding": Part(riding, (RIDING,)),
-    "hacking": Part(hacking, (HACKING,)),
 }
 
 if __name__ == "__main__":

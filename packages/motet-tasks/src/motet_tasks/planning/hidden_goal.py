@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pydantic import Field, PositiveInt
 
 from motet.core import Demonstration, Environment, Reply, Task, Transition
-from motet.environments.splits import part_of
 from motet.errors import ConfigError, shortened
 from motet.settings import Settings
 from motet_tasks.planning.game import NO_PLAN
 from motet_tasks.planning.maze import Maze, draw_maze, read_maze
 from motet_tasks.planning.search import MOVES, Cell
+from motet_tasks.planning.small_puzzles import different_tasks
 from motet_tasks.planning.warehouse import Warehouse, draw_warehouse, read_warehouse
 
 SCOUT, PLANNER = "scout", "planner"
@@ -92,14 +92,13 @@ class HiddenGoal(Environment[Sight]):
 
     def tasks(self, split: str) -> list[Task]:
         """Return the puzzles of `train` or `eval`, always the same ones. No puzzle is in both."""
-        sizes = {"eval": self.options.eval_tasks, "train": self.options.train_tasks}
-        part_of(self.name, sizes, split)
-        draw, found = random.Random(self.name), dict[str, Task]()
-        while len(found) < sum(sizes.values()):
-            rows = self.draw(draw).rows()
-            found.setdefault("/".join(rows), Task("/".join(rows), {"rows": rows}))
-        tasks, held_out = list(found.values()), self.options.eval_tasks
-        return tasks[:held_out] if split == "eval" else tasks[held_out:]
+        return different_tasks(
+            self.name,
+            lambda draw: self.draw(draw).rows(),
+            train=self.options.train_tasks,
+            held_out=self.options.eval_tasks,
+            split=split,
+        )
 
     async def start(self, task: Task, seed: int) -> Sight:
         return self._begin(task)

@@ -16,11 +16,11 @@ from functools import cache
 from pydantic import Field, PositiveInt
 
 from motet.core import Demonstration, Environment, Reply, Task, Transition
-from motet.environments.splits import part_of
 from motet.errors import ConfigError, shortened
 from motet.settings import Settings
 from motet_tasks.planning.digits import Digits, Grid, read_digits, solutions
 from motet_tasks.planning.search import Cell
+from motet_tasks.planning.small_puzzles import different_tasks
 
 LEFT, RIGHT = "left", "right"
 AGENTS = (LEFT, RIGHT)
@@ -61,8 +61,9 @@ class TinySudoku(Environment[Halves]):
     class Options(Settings):
         """Options of the small Sudoku."""
 
-        empty: int = Field(2, ge=0, le=6)
-        """Further empty cells on each side. Each has one right digit."""
+        empty: int = Field(2, ge=0, le=4)
+        """Further empty cells on each side. Each has one right digit; with more than four none has
+        two solutions only."""
         train_tasks: PositiveInt = 4000
         """Number of puzzles of the split train."""
         eval_tasks: PositiveInt = 200
@@ -73,14 +74,13 @@ class TinySudoku(Environment[Halves]):
 
     def tasks(self, split: str) -> list[Task]:
         """Return the puzzles of `train` or `eval`, always the same ones. No puzzle is in both."""
-        sizes = {"eval": self.options.eval_tasks, "train": self.options.train_tasks}
-        part_of(self.name, sizes, split)
-        draw, found = random.Random(self.name), dict[str, Task]()
-        while len(found) < sum(sizes.values()):
-            rows = draw_halves(draw, self.options.empty)
-            found.setdefault("/".join(rows), Task("/".join(rows), {"rows": rows}))
-        tasks, held_out = list(found.values()), self.options.eval_tasks
-        return tasks[:held_out] if split == "eval" else tasks[held_out:]
+        return different_tasks(
+            self.name,
+            lambda draw: draw_halves(draw, self.options.empty),
+            train=self.options.train_tasks,
+            held_out=self.options.eval_tasks,
+            split=split,
+        )
 
     async def start(self, task: Task, seed: int) -> Halves:
         return read_halves(task.fields["rows"])

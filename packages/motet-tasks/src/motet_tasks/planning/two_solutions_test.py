@@ -125,3 +125,17 @@ def test_a_person_reads_the_filled_grid():
     task = GAME.chat_task(TWO)
     assert GAME.chat_answer(task, {"left": "13", "right": "31"}) == "1234\n3412\n2143\n4321"
     assert GAME.chat_answer(task, {"left": "13"}) == "12.4\n34.2\n2143\n4321"
+
+
+@pytest.mark.parametrize("empty", [0, 4])
+def test_puzzles_with_few_and_with_many_empty_cells_are_drawn(empty):
+    game = TinySudoku(TinySudoku.Options(empty=empty, train_tasks=8, eval_tasks=2))
+    assert all(task.fields["rows"] for task in game.tasks("train"))
+    assert sum(row.count(".") for row in game.tasks("eval")[0].fields["rows"]) == 4 + 2 * empty
+
+
+def test_more_puzzles_than_there_are_is_an_error_that_says_how_many_there_are(monkeypatch):
+    monkeypatch.setattr("motet_tasks.planning.small_puzzles.TRIES", 3)
+    game = TinySudoku(TinySudoku.Options(empty=0, train_tasks=900))
+    with pytest.raises(ConfigError, match=r"sudoku_tiny has \d+ different puzzles.*expected 1100"):
+        game.tasks("train")
