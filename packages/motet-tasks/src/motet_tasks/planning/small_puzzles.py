@@ -7,7 +7,7 @@ from motet.core import Task
 from motet.environments.splits import part_of
 from motet.errors import ConfigError
 
-TRIES = 100
+TRIES = 20
 """For each puzzle that is wanted, so many are drawn at most."""
 
 
