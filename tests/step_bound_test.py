@@ -239,17 +239,21 @@ def test_a_step_that_stays_long_however_short_it_is_made_is_undone(monkeypatch, 
 
 
 def test_adapters_on_a_model_in_bfloat16_learn_from_long_completions(tmp_path):
-    """What rounding adds is beyond this bound, and it was taken for a step too long."""
+    """What rounding adds is beyond this bound, and it was taken for a step too long.
+
+    It adds .005 to .01 nats here, of which all but .0004 (one standard error) are taken off.
+    """
     config = run_config(
         models={"tiny": {"embedded": TINY, "device": "cpu", "dtype": "bfloat16"}},
         policies=LORA,
         decode={"max_new_tokens": 96},
         optimizer={"learning_rate": 1e-7},
-        train={"steps": 2, "tasks_per_step": 4, "max_step_kl": 1e-4},
+        train={"steps": 2, "tasks_per_step": 4, "max_step_kl": 0.002},
     )
     motet.train(config, runs=tmp_path, show="silent")
     for row in steps(tmp_path / "run"):
-        assert row["learn/sampling_kl"] * row["play/completion_length"] > 1e-4
+        rounding = sum(row[f"learn/sampling_kl/{name}"] for name in ("p", "q"))
+        assert rounding * row["play/completion_length"] > 0.002
         assert row["learn/step_scaled"] == 1.0
 
 
