@@ -6,6 +6,8 @@ It takes about 20 minutes on two quiet cores.
     python benchmarks/real_model.py                  # everything
     python benchmarks/real_model.py --only taboo     # these works; the others keep their figures
 
+Where the time of a step goes is measured by real_model_profile.py.
+
 Completions end where the model ends them. The figures go to benchmarks/results/real_model.json and
 to a table of docs/performance.md. The exit status is 0 whenever everything was measured, whatever
 the results are.
@@ -111,10 +113,7 @@ WORKS = (
 def main() -> None:
     chosen = arguments()
     works = [work for work in WORKS if not chosen.only or work.name in chosen.only]
-    BUILD.mkdir(parents=True, exist_ok=True)
-    texts = paragraphs()
-    lines = (json.dumps({"prompt": text}) + "\n" for text in texts)
-    (BUILD / "texts.jsonl").write_text("".join(lines))
+    texts = written_texts()
     versions = peers.own()
     if any(work.beside_trl for work in works):
         versions |= {"trl": peers.make("trl")}
@@ -145,6 +144,15 @@ def arguments() -> argparse.Namespace:
         "--only", nargs="+", metavar="NAME", choices=names, help=f"these works: {', '.join(names)}"
     )
     return parser.parse_args()
+
+
+def written_texts() -> Sequence[str]:
+    """Write the texts that are summed up to the file that the first work names."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    texts = paragraphs()
+    lines = (json.dumps({"prompt": text}) + "\n" for text in texts)
+    (BUILD / "texts.jsonl").write_text("".join(lines))
+    return texts
 
 
 def paragraphs() -> Sequence[str]:
