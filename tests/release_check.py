@@ -139,6 +139,8 @@ def first_hour(new: Newcomer) -> None:
     new.shows("runs/quickstart")
     new.runs("motet export runs/quickstart --into team")
     new.runs("motet play team")
+    new.runs("motet examples")
+    new.runs("motet check examples/dialogue.yaml")
     new.runs("motet init my_team")
     for command in (
         "motet check config.yaml",

@@ -12,7 +12,7 @@ import typer
 
 from motet.commands.main import whole_app
 from motet.errors import ConfigError
-from motet.starters import KINDS, start_folder, starter_files
+from motet.starters import KINDS, copy_examples, start_folder, starter_files
 from tests import fork_server
 from tests.fixtures.wide import widely
 
@@ -71,6 +71,14 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=rf"{name} exists; expected a new folder.* remove"):
             start_folder(name, within=tmp_path)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_examples_are_copied_once(tmp_path: Path) -> None:
+    there = copy_examples(tmp_path / "examples")
+    assert tmp_path / "examples" / "own_environment.py" in there
+    assert not [*tmp_path.rglob("__pycache__")]
+    with pytest.raises(ConfigError, match=r"examples exists; expected a new folder"):
+        copy_examples(tmp_path / "examples")
 
 
 @pytest.mark.parametrize("kind", KINDS)

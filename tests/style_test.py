@@ -24,7 +24,7 @@ PAGES = [
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
     """Every module of the package that is not a test, as (dotted name, syntax tree)."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(PACKAGE.glob("*/src/**/*.py")):
         if not path.name.endswith("_test.py") and path.name != "conftest.py":
             parts = path.relative_to(PACKAGE).with_suffix("").parts[2:]
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

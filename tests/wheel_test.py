@@ -64,7 +64,20 @@ def test_a_wheel_holds_all_files_of_its_package_and_no_test(wheels, name: str) -
         for path in home.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and not TEST.search(path.name)
     }
+    if name == "motet":
+        expected |= {f"motet/examples/{path}" for path in examples()}
     assert held == expected
+
+
+def examples() -> list[str]:
+    done = subprocess.run(
+        ["git", "ls-files", "."],
+        cwd=PACKAGES.parent / "examples",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
 
 
 def test_the_wheels_hold_configs_the_page_of_the_viewer_and_the_card_of_exports(wheels) -> None:

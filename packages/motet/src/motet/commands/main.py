@@ -29,7 +29,7 @@ from motet.commands.from_api import ApiCall, of_api
 from motet.commands.machine import doctor
 from motet.commands.options import ConfigArgument, Overrides, parts_of
 from motet.commands.panels import InPanels, panel_of
-from motet.commands.starting import init, print_first
+from motet.commands.starting import examples, init, print_first
 from motet.errors import ConfigError
 from motet.user_code.installed import EXTRAS, installed, load, missing, package_of
 
@@ -176,7 +176,7 @@ def distill(call: ApiCall) -> None:
         print_finished(call(), call.values["runs"])
 
 
-for command in (init, evaluate, play, doctor):
+for command in (init, examples, evaluate, play, doctor):
     app.command()(command)
 
 

@@ -1,12 +1,13 @@
-"""What a person meets first: `motet` alone, and `motet init`."""
+"""What a person meets first: `motet` alone, `motet init` and `motet examples`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from motet import __version__
 from motet.commands.console import out
-from motet.starters import StarterKind, start_folder
+from motet.starters import StarterKind, copy_examples, start_folder
 
 FIRST = {
     "motet train quickstart": "two agents learn to write one program, in about two minutes",
@@ -50,3 +51,17 @@ def init(
         "  pytest                    the rules of the game, and the rewards",
         soft_wrap=True,
     )
+
+
+def examples(
+    folder: Annotated[Path, typer.Argument(help="The new folder.", show_default=True)] = Path(
+        "examples"
+    ),
+) -> None:
+    """Write the examples of the documentation: scripts, games, and a team that labels notes.
+
+    Example: motet examples
+    """
+    written = copy_examples(folder)
+    out.print(f"{folder}: {', '.join(path.name for path in written)}", soft_wrap=True)
+    out.print(f"  python {folder}/own_environment.py   trains a game of its own in half a minute")

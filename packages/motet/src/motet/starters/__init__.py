@@ -1,10 +1,12 @@
-"""Folders to start from: a config, a game, a reward and tests that work at once.
+"""Folders to start from: a config, a game, a reward and tests that work at once; and the examples.
 
 The files lie beside this module, each with the ending .txt: those in `shared` belong to every kind,
-and each kind has a folder of its own. `{{name}}` in them stands for the name of the new folder.
+and each kind has a folder of its own. `{{name}}` in them stands for the name of the new folder. A
+wheel holds the examples of the repository too.
 """
 
 import re
+import shutil
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -15,6 +17,8 @@ StarterKind = Literal["game", "dialogue", "rows"]
 on rows of a file."""
 KINDS: tuple[StarterKind, ...] = get_args(StarterKind)
 _HOME = Path(__file__).parent
+_EXAMPLES = (_HOME.parent / "examples", _HOME.parents[4] / "examples")
+"""In a wheel, and in a clone of the repository."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,59}")
 
 
@@ -38,11 +42,7 @@ def start_folder(name: str, kind: StarterKind = "game", within: Path = Path()) -
             "at most 60 in all, such as my_team: it names the folder and its runs"
         )
     folder = within / name
-    if folder.exists() or folder.is_symlink():
-        raise ConfigError(
-            f"{folder} exists; expected a new folder, because nothing is overwritten: choose "
-            "another name, or remove it first"
-        )
+    _refuse_existing(folder)
     folder.mkdir()
     written = []
     for file, text in starter_files(kind, name).items():
@@ -50,3 +50,22 @@ def start_folder(name: str, kind: StarterKind = "game", within: Path = Path()) -
         path.write_text(text, encoding="utf-8")
         written.append(path)
     return written
+
+
+def copy_examples(folder: Path = Path("examples")) -> list[Path]:
+    """Copy the examples of the documentation to a new folder and return what lies in it.
+
+    Raises: ConfigError for a folder that exists.
+    """
+    _refuse_existing(folder)
+    found = next(place for place in _EXAMPLES if (place / "notes" / "team.py").is_file())
+    shutil.copytree(found, folder, ignore=shutil.ignore_patterns("__pycache__", "runs"))
+    return sorted(folder.iterdir())
+
+
+def _refuse_existing(folder: Path) -> None:
+    if folder.exists() or folder.is_symlink():
+        raise ConfigError(
+            f"{folder} exists; expected a new folder, because nothing is overwritten: choose "
+            "another name, or remove it first"
+        )
