@@ -100,7 +100,7 @@ TASKS = {
         ),
         THREE,
     ),
-    "a function and examples of its use": Experiment(
+    "a function and examples of its use (the functions that it learns)": Experiment(
         "real_functions",
         "functions",
         (

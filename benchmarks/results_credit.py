@@ -90,9 +90,50 @@ def _experiment(game: str, rule: str) -> Experiment:
     )
 
 
+def _in_two_turns(paths: int, tree: int, replay: int) -> Mapping[str, tuple[str, ...]]:
+    """Return the rules of a game of two turns, with so many tasks in a step for each."""
+    plain = "algorithm.credit.scale=none"
+    return {
+        "`marloo`, paths": (
+            "algorithm.name=marloo", plain, "rollout.samples=[16, 1]",
+            f"train.tasks_per_step={paths}",
+        ),
+        "`marloo`, tree": (
+            "algorithm.name=marloo", plain, "rollout.samples=[4, 4]",
+            f"train.tasks_per_step={tree}",
+        ),
+        "`c3`, replay": (
+            "algorithm.name=c3", plain, "rollout.samples=[4, 4]", "rollout.expand=replay",
+            f"train.tasks_per_step={replay}",
+        ),
+    }  # fmt: skip
+
+
+OWN_CONFIG: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
+    "quickstart, 2 agents": (
+        "quickstart",
+        {
+            rule: ONE_TURN[rule]
+            for rule in (
+                "`mareinforce`, aligned", "`magrpo`, aligned", "`magrpo`, crossed",
+                "`shapley`, crossed",
+            )
+        },
+    ),
+    "relay, 2 agents": ("relay", _in_two_turns(15, 24, 44)),
+    "debate, 2 agents": ("debate_magrpo", _in_two_turns(15, 24, 44)),
+}  # fmt: skip
+"""Game with a config of its own -> its rules, with 960 to 968 completions per step in two turns."""
+
 RULES = {
     game: {rule: _experiment(game, rule) for rule in rules}
     for game, (_, _, rules, _) in GAMES.items()
+} | {
+    game: {
+        rule: Experiment(f"credit_{config}_{_short(rule)}", config, overrides, SEEDS)
+        for rule, overrides in rules.items()
+    }
+    for game, (config, rules) in OWN_CONFIG.items()
 }
 MIDWAY = {
     game: Experiment(
@@ -181,8 +222,8 @@ def rules(game: str) -> Iterator[Sequence[str]]:
 def fidelity() -> Iterator[Sequence[str]]:
     """The fidelity of every rule of a game, measured with the same teams."""
     yield ("game", "rule", "fidelity")
-    for game in RULES:
-        for rule, found in zip(RULES[game], _fidelities(game), strict=True):
+    for game in GAMES:
+        for rule, found in zip(GAMES[game][2], _fidelities(game), strict=True):
             yield (game, rule, found)
 
 
@@ -295,7 +336,7 @@ def in_sequence() -> Iterator[Sequence[str]]:
 
 def curves() -> str:
     """Draw the success of every rule over the steps, which have equal numbers of completions."""
-    figure, places = plt.subplots(2, 3, figsize=(12, 7), sharey=True)
+    figure, places = plt.subplots(3, 3, figsize=(12, 10), sharey=True)
     for place, (game, experiments) in zip(places.flat, RULES.items(), strict=False):
         for rule, one in experiments.items():
             runs = np.array([_successes(one.folder(seed)) for seed in one.seeds])
