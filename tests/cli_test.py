@@ -214,7 +214,7 @@ def contents(folder):
         ),
         # the tasks
         ("environment.tasks=0", "Same … 'train' … at least one"),
-        ("environment.name=./game.py:Rows", "no tasks … data.train … name … path"),
+        ("environment.name=./game.py:Rows", "no tasks … data.train.path … data.train.name"),
         (f"{ROWS}absent.jsonl", "absent.jsonl … does not exist … .jsonl, .json, .csv or .parquet"),
         (f"{ROWS}empty.jsonl", "none of the 0 rows … ./empty.jsonl"),
         (f"{ROWS}half.jsonl", "half.jsonl, line 2 is not JSON"),

@@ -226,7 +226,31 @@ def test_functions_of_a_program_are_named_by_their_files_or_left_out(tmp_path):
     assert any("environment.reward was passed from Python" in line for line in found.left_out)
     team = yaml.safe_load((tmp_path / "out" / "team.yaml").read_text())
     assert team["environment"]["agents"]["a"] == "./code/export_test.py:prompt"
-    assert "data" not in team
+    held = (tmp_path / "out" / "data" / "eval.jsonl").read_text()
+    assert [json.loads(line) for line in held.splitlines()] == rows[-1:]
+    assert found.play == f"motet play {tmp_path / 'out'}"
+
+
+def test_an_export_without_rows_says_how_it_is_played(tmp_path):
+    rows = [{"topic": str(one)} for one in range(4)]
+    motet.train_team(
+        rows, {"a": prompt}, length, steps=1, runs=tmp_path, show="silent",
+        overrides=["rollout.samples=[2]", "decode.max_new_tokens=2"],
+    )  # fmt: skip
+    out = tmp_path / "out"
+    found = motet_serve.export_team(tmp_path / "team", out, ["data.eval=null"])
+    assert not (out / "data").exists()
+    assert found.play == f"motet play {out} data.eval.path=ROWS.jsonl"
+    card = (out / "README.md").read_text()
+    assert "motet play FOLDER data.eval.path=ROWS.jsonl\n" in card
+    assert 'motet.load_team("FOLDER", ["data.eval.path=ROWS.jsonl"])' in card
+    (tmp_path / "own.jsonl").write_text('{"topic": "the sea"}\n')
+    with motet.load_team(out, [f"data.eval.path={tmp_path / 'own.jsonl'}"]) as team:
+        assert team.play(task=0) is not None
+
+
+def length(row, texts):
+    return float(len(texts["a"]))
 
 
 def prompt(row):

@@ -4,6 +4,7 @@ import asyncio
 import re
 import runpy
 import shlex
+import textwrap
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -252,17 +253,16 @@ def test_the_keys_and_the_algorithms_that_a_new_page_names_exist(name):
     assert set(algorithms) - {"NAME"} <= set(ALGORITHMS)
 
 
-def program_of(page: str) -> str:
-    (code,) = re.findall(
-        r"^```python\n(.*?)^```$", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE
-    )
-    return code
+def programs_of(page: str) -> list[str]:
+    text = (DOCS / page).read_text()
+    return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def test_the_program_of_ones_own_team_is_that_of_the_example_and_pays_as_it_says():
-    code = program_of("own_team.md")
+    functions, call = programs_of("own_team.md")
     example = ROOT / "examples" / "notes" / "team.py"
-    assert code in example.read_text()
+    assert functions in example.read_text()
+    assert textwrap.indent(call, "    ") in example.read_text()
     agree = runpy.run_path(str(example))["agree"]
     row = {"note": "Two goats escaped from the farm."}
     assert agree(row, {"title": "The Goats of the Town", "keyword": "Goats"}).rewards == 1.0
@@ -273,7 +273,8 @@ def test_the_program_of_ones_own_team_is_that_of_the_example_and_pays_as_it_says
 
 def test_the_dialogue_of_the_page_pays_the_right_price():
     names = {}
-    exec(program_of("tool_dialogue.md"), names)  # noqa: S102
+    (code,) = programs_of("tool_dialogue.md")
+    exec(code, names)  # noqa: S102
 
     class Says:
         def __init__(self, text):
@@ -294,7 +295,8 @@ def test_the_dialogue_of_the_page_pays_the_right_price():
 
 def test_the_baseline_of_the_page_is_the_median_of_each_group():
     names = {}
-    exec(program_of("new_algorithm.md"), names)  # noqa: S102
+    (code,) = programs_of("new_algorithm.md")
+    exec(code, names)  # noqa: S102
     returns_S = torch.tensor([1.0, 2.0, 9.0, 4.0, 5.0])
     step = SimpleNamespace(returns_S=returns_S, group_S=torch.tensor([0, 0, 0, 1, 1]), groups=2)
     assert names["group_median"](step).tolist() == [2.0, 2.0, 2.0, 4.5, 4.5]

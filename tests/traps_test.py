@@ -74,6 +74,16 @@ class Game(motet.Environment):
         return motet.Transition(1, dict.fromkeys(self.agents, value), True, success=1.0)
 
 
+class Counting(Game):
+    """Pays more for the same answer each time."""
+
+    count = 0
+
+    def step(self, state, replies, seed):
+        self.count += 1
+        return motet.Transition(1, dict.fromkeys(self.agents, self.count), True, success=1.0)
+
+
 class Broken(Game):
     def step(self, state, replies, seed):
         return replies["middle"]
@@ -171,6 +181,12 @@ def test_a_dry_run_finds_an_exception_in_user_code_too(motet):
     assert code == 0
     assert says(out, "trial game … environment/KeyError: 'middle'")
     assert says(out, 'in step … return replies["middle"]')
+
+
+def test_a_check_says_which_rule_of_games_is_broken(motet):
+    code, out, _ = motet("check run.yaml environment=./game.py:Counting")
+    assert code == 0
+    assert says(out, "warning: Counting breaks a rule. Rule: two steps from one state return equal … Got: ")
 
 
 def test_the_first_fault_is_said_before_the_end(motet):

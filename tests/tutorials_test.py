@@ -75,11 +75,10 @@ def test_your_own_team_from_rows_to_an_export(tmp_path):
     assert small.count(str(tmp_path / "model")) == small.count("steps=2") == 1
     (notes / "team.py").write_text(small)
     lines = [line.replace("train.steps=40", "train.steps=3") for line in lines]
-    lines = [line.replace("train.steps=20", "train.steps=3") for line in lines]
-    assert len(lines) == 12
+    assert len(lines) == 14
     typed(tmp_path, lines)
     assert (tmp_path / "notes" / "teams" / "notes" / "team.yaml").is_file()
-    assert (tmp_path / "notes" / "runs" / "colder" / "summary.json").is_file()
+    assert (tmp_path / "notes" / "runs" / "warmer" / "summary.json").is_file()
 
 
 @pytest.mark.examples

@@ -393,7 +393,8 @@ def _replaced(
     given = {name: turn for name, turn in turn_of.items() if turn is not None}
     if len(given) != 1:
         raise ConfigError(
-            f"got {' and '.join(given) or 'no turn'}; expected one of {' and '.join(turn_of)}"
+            f"got {' and '.join(given) or 'no turn'}; expected one of {' and '.join(turn_of)} "
+            "(--shuffle-turn and --blank-turn), such as --shuffle-turn 1"
         )
     ((name, turn),) = given.items()
     if turns == 1:

@@ -106,4 +106,4 @@ def export(call: ApiCall, as_json: AsJson = False) -> None:
     out.print(f"the model card is {card}: read it before you share the folder", soft_wrap=True)
     if found.url is not None:
         out.print(f"pushed to {found.url}", soft_wrap=True)
-    out.print(f"play it with: motet play {found.folder}", soft_wrap=True)
+    out.print(f"play it with: {found.play}", soft_wrap=True)

@@ -22,7 +22,7 @@ from motet.trainer.run_folder import RunFolder, writing
 from motet.user_code.blocking import blocking
 from motet.user_code.objects import described, found
 from motet_serve.exports import hub
-from motet_serve.exports.card import CardFacts, held_out, write_card
+from motet_serve.exports.card import ROWS, CardFacts, held_out, write_card
 from motet_serve.exports.secrets import refuse_secrets
 from motet_serve.exports.team import policies_of
 from motet_serve.exports.weights import PolicyFolder
@@ -47,6 +47,8 @@ class ExportResult:
     """What must be added before it plays."""
     url: str | None
     """The repository to which it was uploaded."""
+    play: str
+    """The command that plays a game of the team."""
 
 
 @blocking
@@ -95,12 +97,14 @@ def export_team(
             written = write_export(place, config, bases, trained, steps, merged=merge)
             left_out += written.left_out
             facts = _facts(config, written.folders, bases, home, steps)
-            write_card(replace(facts, left_out=left_out), place)
+            needs_rows = written.needs_rows
+            write_card(replace(facts, left_out=left_out, needs_rows=needs_rows), place)
             refuse_secrets(place)
     url = None if push is None else hub.push(folder, push, public=public)
     own = {one.name: folder / "policies" / one.name for one in written.folders}
     policies = {name: own.get(name) for name in policies_of(config)}
-    return ExportResult(folder, policies, steps, written.copied, left_out, url)
+    play = f"motet play {folder}" + f" {ROWS}" * needs_rows
+    return ExportResult(folder, policies, steps, written.copied, left_out, url, play)
 
 
 def _home(source: Path) -> Path:

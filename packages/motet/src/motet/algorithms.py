@@ -397,7 +397,7 @@ def _check_replay(algorithm: Algorithm, plan: Plan) -> None:
         got = "no groups" if group is None else f"baseline {group.baseline}"
         raise ConfigError(
             f"rollout.expand replay is for credit that compares samples in one context, got {got}: "
-            "use a baseline such as leave_one_out, or expand: all"
+            "set algorithm.credit.baseline=leave_one_out, or rollout.expand=all"
         )
     if min(plan.samples) < 2:
         raise ConfigError(
@@ -438,8 +438,8 @@ def cautions(algorithm: Algorithm, plan: Plan, agents: int) -> list[str]:
         shares = ", ".join(f"{size - 1}/{size}" for size in groups)
         found.append(
             f"baseline group_mean compares groups of {', '.join(map(str, groups))} at turns 1 to "
-            f"{len(groups)}, which weights the gradients of the turns by {shares}: use baseline "
-            "leave_one_out, or equal group sizes"
+            f"{len(groups)}, which weights the gradients of the turns by {shares}: set "
+            "algorithm.credit.baseline=leave_one_out, or equal group sizes"
         )
     if _baseline(group).absent == "one" and plan.pairing == "crossed" and agents > 1:
         found.append(

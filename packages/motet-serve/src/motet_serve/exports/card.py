@@ -14,6 +14,7 @@ from motet.config.sections import VLLM_RANKS
 from motet.config.yaml import write_yaml
 from motet.evaluation.intervals import Estimate, estimate, success_of
 from motet.evaluation.playthrough import playthroughs, rewards
+from motet.models.folder import PACKAGED
 from motet.rollout.summary import summarise
 from motet.safety.visible import visible
 from motet.trainer.run_folder import RunFolder
@@ -22,6 +23,8 @@ from motet_serve.exports.hub import UNKNOWN
 from motet_serve.exports.team import policies_of
 from motet_serve.exports.weights import PolicyFolder
 
+ROWS = "data.eval.path=ROWS.jsonl"
+"""The override that names rows to play."""
 _TEMPLATE = Path(__file__).with_name("card.md.jinja")
 _TRAINING = ("algorithm", "optimizer", "schedule", "warmup", "rollout", "train", "evaluation")
 
@@ -78,6 +81,8 @@ class CardFacts:
     after: HeldOut | None = None
     left_out: Sequence[str] = ()
     """What somebody else must add."""
+    needs_rows: bool = False
+    """Whether it plays only rows that somebody else names."""
 
 
 def write_card(facts: CardFacts, folder: Path) -> None:
@@ -105,13 +110,22 @@ def write_card(facts: CardFacts, folder: Path) -> None:
         results=[(label, one) for label, one in found if one is not None],
         data=_data(config),
         training=_training(config),
-        in_folder=lambda base: base if base in facts.hub else f"FOLDER/{base}",
+        in_folder=lambda base: _place(base, facts),
+        packaged=[base.removeprefix(PACKAGED) for base in bases if base.startswith(PACKAGED)],
         loading_code=loading_code,
         on_bases={base: [one for one in facts.folders if one.base == base] for base in bases},
         lora_rank=_lora_rank,
+        rows=f" {ROWS}" if facts.needs_rows else "",
         turn_ends=list(dict.fromkeys(repr(end) for one in facts.folders for end in one.turn_text)),
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def _place(base: str, facts: CardFacts) -> str:
+    """Return what a program that loads a base model calls it."""
+    if base.startswith(PACKAGED):
+        return "BASE"
+    return base if base in facts.hub else f"FOLDER/{base}"
 
 
 def _header(facts: CardFacts) -> str:
@@ -124,7 +138,7 @@ def _header(facts: CardFacts) -> str:
         library_name="peft" if any(one.adapter for one in facts.folders) else "transformers",
         license=one or "other",
         license_name=None if one else "see-below",
-        base_model=list(facts.hub) or None,
+        base_model=[name for name in facts.hub if not name.startswith(PACKAGED)] or None,
         datasets=[source.name for source in (data.train,) if source and source.name] or None,
         pipeline_tag="text-generation",
         tags=["motet", "multi-agent", "reinforcement-learning", config.algorithm.name],

@@ -1,10 +1,12 @@
 """The Hugging Face Hub: the licence of a base model, and the upload of an export."""
 
 import re
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from motet.errors import ConfigError, MotetError, shortened
+from motet.models.folder import PACKAGED
 from motet.safety.reading import check_regular
 
 UNKNOWN = "unknown"
@@ -19,8 +21,11 @@ def licence_of(base: str | Path) -> str:
     It is `unknown` if the card does not say it, or if there is no card and no network.
 
     Args:
-        base: a folder, or a name of the hub, whose card is downloaded if it is not in the cache.
+        base: a folder, a name of the hub, whose card is downloaded if it is not in the cache, or
+            pip:NAME.
     """
+    if str(base).startswith(PACKAGED):
+        return _licence_of_package(str(base).removeprefix(PACKAGED))
     from huggingface_hub import ModelCard, hf_hub_download
 
     try:
@@ -33,6 +38,15 @@ def licence_of(base: str | Path) -> str:
         return UNKNOWN
     named = said.get("license_name") if said.get("license") == "other" else said.get("license")
     return named if isinstance(named, str) and named.isprintable() else UNKNOWN
+
+
+def _licence_of_package(name: str) -> str:
+    try:
+        about = metadata.metadata(name).json
+    except (metadata.PackageNotFoundError, ValueError):
+        return UNKNOWN
+    said = str(about.get("license_expression") or about.get("license") or UNKNOWN)
+    return said.lower() if said.isprintable() and len(said) < 40 else UNKNOWN
 
 
 def check_name(name: str) -> None:

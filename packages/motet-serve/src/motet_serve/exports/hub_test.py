@@ -24,6 +24,11 @@ def test_the_licence_is_that_of_the_card_or_unknown(tmp_path, card, licence):
     assert licence_of(tmp_path) == licence
 
 
+def test_the_licence_of_a_python_package_is_that_of_its_metadata():
+    assert licence_of("pip:pydantic") == "mit"
+    assert licence_of("pip:no-such-package") == "unknown"
+
+
 @pytest.mark.parametrize("name", ["me", "me/", "/team", "me/team/more", "me/te am", "-/..", ""])
 def test_a_name_of_the_hub_has_a_user(name):
     check_name("some-user/team_1.0")

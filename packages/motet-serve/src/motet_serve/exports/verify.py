@@ -159,7 +159,10 @@ def _plain(
             if one.adapter:
                 from peft import PeftModel
 
-                model = PeftModel.from_pretrained(model, str(place))
+                from motet.models.adapters import quiet_peft
+
+                with quiet_peft():
+                    model = PeftModel.from_pretrained(model, str(place))
         yield model.to(device).eval()
 
 

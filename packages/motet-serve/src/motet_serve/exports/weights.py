@@ -145,6 +145,7 @@ def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
     from peft import PeftModel
     from safetensors.torch import load_file
 
+    from motet.models.adapters import quiet_peft
     from motet.models.backbone import save_model
     from motet.models.compute import DTYPES
     from motet.models.folder import sampling_of
@@ -155,7 +156,7 @@ def merge(base: str | Path, adapter: Path, into: Path, dtype: str) -> None:
     saved = load_file(adapter_folder.weights_of(adapter))
     adapter_folder.check_ranks(adapter, config, (one.shape for one in saved.values()))
     what = f"adapter {str(adapter)!r}"
-    with warnings.catch_warnings(), library(what, "an adapter that PEFT can merge: drop --merge"):
+    with quiet_peft(), library(what, "an adapter that PEFT can merge: drop --merge"):
         warnings.filterwarnings("ignore", "Model (has|with) .*tie_word_embeddings")  # `_untie`
         adapted = PeftModel.from_pretrained(model, str(adapter), config=config)
         _untie(adapted)

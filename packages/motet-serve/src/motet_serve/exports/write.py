@@ -11,7 +11,7 @@ from motet.config.paths import TEAM
 from motet.config.schema import RunConfig
 from motet.config.sections import DataSource
 from motet.errors import ConfigError
-from motet.user_code.objects import described, is_object
+from motet.user_code.objects import described, is_missing, is_object
 from motet.user_code.plugins import look_at
 from motet_serve.exports import MODELS, POLICIES, TEMPLATES
 from motet_serve.exports.code import CodeFiles
@@ -35,6 +35,8 @@ class Written:
     """Which of the user's own files were copied."""
     left_out: list[str]
     """What somebody else must add."""
+    needs_rows: bool
+    """Whether the team plays rows, and none are named in it."""
 
 
 def write_export(
@@ -75,7 +77,8 @@ def write_export(
     load_config(folder / TEAM)  # what was written can be read
     code.check()
     verify(folder, config, folders, bases, sources)
-    return Written(folders, copied, left_out)
+    plays_rows = config.data.train is not None or config.data.eval is not None
+    return Written(folders, copied, left_out, plays_rows and not plain.get("data"))
 
 
 def _sources(config: RunConfig, trained: Mapping[str, Path]) -> dict[str, Path]:
@@ -173,9 +176,9 @@ def _rows(
     source: DataSource | None, folder: Path, copied: list[str], left_out: list[str]
 ) -> dict[str, Any] | None:
     assert source is not None
-    if is_object(source.path):
+    if is_missing(source.path):
         left_out.append(
-            "the held-out rows were passed from Python and are left out: pass them again, as in "
+            "the held-out rows were passed from Python, and are not here: pass them again, as in "
             "motet.evaluate(FOLDER, data={'eval': rows}), or set data.eval.path=FILE"
         )
         return None

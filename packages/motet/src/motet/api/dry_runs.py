@@ -29,13 +29,14 @@ from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.config.sections import ConstantVerifier, EmbeddedModel, ModelConfig
 from motet.core import Fault
-from motet.errors import ConfigError, Interrupted
+from motet.environments.check import check_environment
+from motet.errors import ConfigError, EnvironmentFault, Interrupted
 from motet.models.loading import load_tokenizer
 from motet.safety import temporary
 from motet.trainer.notices import too_few_turns
 from motet.trainer.trackers import check_trackers
 from motet.user_code.blocking import blocking
-from motet.user_code.plugins import look_at
+from motet.user_code.plugins import is_reference, look_at
 from motet.user_code.timeouts import run_loop
 
 
@@ -77,7 +78,26 @@ def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
     with open_task_setup(settings, train=True) as setup:
         memory = memory_warnings(settings, memory_of(setup)) if here and here == paths else []
         notes, warnings = prompt_warnings(setup, only_folders=True)
-        return [*setup.notes, *notes_of_dialogue(setup), *notes], warnings + memory
+        warnings += [*memory, *_broken_rule(setup)]
+        return [*setup.notes, *notes_of_dialogue(setup), *notes], warnings
+
+
+def _broken_rule(setup: TaskSetup) -> list[str]:
+    """Return the first rule that an environment of the user breaks, as `check_environment` does.
+
+    One that asks an expert or a verifier, or runs programs, is left out: that may take long.
+    """
+    config, first = setup.config, setup.tasks.first
+    asks = config.expert or config.verifier or setup.sandbox_level
+    if asks or first is None or not is_reference(config.environment.name):
+        return []
+    try:
+        check_environment(
+            setup.environment, [first], timeout_seconds=config.rollout.timeout_seconds
+        )
+    except EnvironmentFault as fault:
+        return [str(fault)]
+    return []
 
 
 STAND_IN_SCORE = 0.5

@@ -108,8 +108,8 @@ def tasks_of(config: RunConfig, environment: Environment[Any], *, train: bool) -
     if wanted not in found:
         name = config.environment.name
         raise ConfigError(
-            f"environment {name} has no tasks of its own: set data.{wanted} to a name or a path, "
-            "with a split"
+            f"environment {name} has no tasks of its own: set data.{wanted}.path to a file of "
+            f"rows, or data.{wanted}.name to a dataset of the hub"
         )
     for split in found if train else ("eval",):
         found[split]

@@ -32,14 +32,16 @@ async def trial_game(setup: TaskSetup) -> Trial:
     """Play the first task with the solutions of the environment, or else with empty replies.
 
     Only an environment of the user is played, and none that asks an expert or a verifier. The game
-    is given up if it reports `success` at a turn of the plan.
+    is given up if it reports `success` at a turn of the plan, and every agent has acted.
     """
     config, plan = setup.config, setup.config.rollout
     if not is_reference(config.environment.name) or config.expert or config.verifier:
         return Trial()
 
-    def says_enough(turn: int, moved: Transition) -> bool:
-        return turn <= len(plan.samples) and moved.success is not None
+    def says_enough(trial: Trial, moved: Transition) -> bool:
+        acted = {agent for acting in trial.acting for agent in acting}
+        within_plan = len(trial.acting) <= len(plan.samples)
+        return within_plan and moved.success is not None and acted >= config.team.keys()
 
     first = setup.tasks.first
     return Trial() if first is None else await _play(setup, first, MOST_TURNS + 1, says_enough)
@@ -70,7 +72,7 @@ async def _play(
     setup: TaskSetup,
     task: Task,
     turns: int,
-    enough: Callable[[int, Transition], bool] = lambda turn, moved: False,
+    enough: Callable[[Trial, Transition], bool] = lambda trial, moved: False,
 ) -> Trial:
     """Play a task up to its turn number `turns`, or until `enough` is known."""
     plan, environment, seed = setup.config.rollout, setup.environment, setup.config.seed
@@ -98,7 +100,7 @@ async def _play(
                 )
                 if moved.done:
                     return turn
-                if enough(turn, moved):
+                if enough(trial, moved):
                     return None
                 state = moved.state
             return None

@@ -28,7 +28,7 @@ from motet.core import (
 )
 from motet.environments.registry import check_is_environment
 from motet.environments.rules import Rule
-from motet.errors import EnvironmentFault
+from motet.errors import ConfigError, EnvironmentFault
 from motet.user_code.blocking import blocking
 from motet.user_code.timeout_guard import TimedOut
 from motet.user_code.timeouts import at_once, guarded, run_loop, within
@@ -78,7 +78,11 @@ def check_environment(
     Raises: EnvironmentFault naming the first broken rule and the observed value; ConfigError if
     the object is not an instance of a subclass of `motet.Environment`.
     """
-    return run_loop(conform(environment, tasks, seed, turns, timeout_seconds))
+    try:
+        return run_loop(conform(environment, tasks, seed, turns, timeout_seconds))
+    except (EnvironmentFault, ConfigError) as found:
+        # Without the frames of this module, which say nothing about the environment.
+        raise found.with_traceback(None) from found.__cause__
 
 
 async def conform(

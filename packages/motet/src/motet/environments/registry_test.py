@@ -57,7 +57,7 @@ def test_every_registered_name_is_an_environment():
         ("./gone.py:Mine", "environment.name: .*gone.py does not exist"),
         (
             "./own.py:Mime",
-            facts("'Mime' … 'Mine' … motet, Mine, Half, Plain, play"),
+            facts("'Mime' … 'Mine' … Mine, Half, Plain, play"),
         ),
         ("motet.nowhere:Mine", "environment.name: .*expected an importable package.module:NAME"),
         ("./own.py:play", facts("type function … a class … an instance")),

@@ -42,7 +42,7 @@ def refused_layers(model: PreTrainedModel) -> list[str] | None:
     names = {path.removesuffix(".base_layer").rpartition(".")[2] for path in linear}
     refused: list[str] = []
     while True:
-        with torch.device("meta"), _quiet():
+        with torch.device("meta"), quiet_peft():
             twin = type(model)(model.config)
             config = LoraConfig(target_modules=ALL, exclude_modules=refused or None)
             try:
@@ -157,7 +157,7 @@ class Adapters:
         config.inference_mode = False
         with (
             torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []),
-            _quiet(),
+            quiet_peft(),
         ):
             torch.manual_seed(seed)
             try:
@@ -355,7 +355,7 @@ def _plus(made_BLO: torch.Tensor, low_BLA: torch.Tensor, up_AO: torch.Tensor) ->
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_peft() -> Iterator[None]:
     """Suppress PEFT's warnings about settings that PEFT itself corrects."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")

@@ -349,6 +349,18 @@ def never_ended(episodes: Sequence[Episode]) -> bool:
     )
 
 
+def never_asked(episodes: Sequence[Episode]) -> list[str]:
+    """Return the agents that are paid and never acted, if the turn limit cut off every game."""
+    played = [episode.root for episode in episodes if episode.root is not None]
+    outcomes = [move.outcome for root in played for move in moves(root)]
+    ends = {outcome.end for outcome in outcomes} - {None, "pruned"}
+    if ends != {"limit"}:
+        return []
+    paid = {agent: None for outcome in outcomes for agent in outcome.rewards}
+    acted = {agent for root in played for _, round_ in walk(root) for agent in round_.samples}
+    return [agent for agent in paid if agent not in acted]
+
+
 def fault_share(episodes: Sequence[Episode]) -> float:
     """Return the share of joint actions that failed; all episodes count equally.
 

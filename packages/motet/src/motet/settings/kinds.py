@@ -143,7 +143,10 @@ class ByKey(ByKind):
         ]
         if not found and unknown:
             got += f", but {', '.join(map(str, unknown))}"
-        raise validation_error([((), f"got {got}, expected exactly one of {_either(self.kinds)}")])
+        text = f"got {got}, expected exactly one of {_either(self.kinds)}"
+        if not found and said and not unknown:
+            text += "; if this config extends another one, that has no entry of this name"
+        raise validation_error([((), text)])
 
     def called(self, kind: str) -> str:
         return kind

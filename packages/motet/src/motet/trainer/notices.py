@@ -9,7 +9,7 @@ from math import fsum
 from typing import TypeAlias
 
 from motet.core import Episode, walk
-from motet.rollout.summary import episode_stats, never_ended
+from motet.rollout.summary import episode_stats, never_asked, never_ended
 from motet.settings import Algorithm, Plan
 
 EpisodeCounter: TypeAlias = Callable[[str, int], Callable[[Episode], None]]
@@ -58,9 +58,10 @@ class Notices:
         return watched
 
     def played(self, episodes: Sequence[Episode], plan: Plan) -> None:
-        """Warn once if no game ended within the turns of the plan."""
-        if "ended" not in self._known and never_ended(episodes):
-            self.say(too_few_turns(plan))
+        """Warn once if no game ended within the plan, or an agent never acted in it."""
+        unasked = never_asked(episodes)
+        if "ended" not in self._known and (unasked or never_ended(episodes)):
+            self.say(too_few_turns(plan, unasked=unasked))
         self._known.add("ended")
 
     def credited(self, episodes: Sequence[Episode], algorithm: Algorithm) -> None:
@@ -92,18 +93,20 @@ def _averaged_away(episodes: Sequence[Episode]) -> bool:
     return apart and max(means) - min(means) <= 1e-9 * largest
 
 
-def too_few_turns(plan: Plan, needed: int | None = None) -> str:
+def too_few_turns(plan: Plan, needed: int | None = None, unasked: Sequence[str] = ()) -> str:
     """Return the warning that no game ends within the plan.
 
-    `needed`: the number of turns of a trial game, if one ended.
+    `needed`: the number of turns of a trial game, if one ended. `unasked`: agents that never acted.
     """
     turns = len(plan.samples)
     longer = ",".join(map(str, (*plan.samples, *[1] * ((needed or turns + 1) - turns))))
     found = (
         "no game ended" if needed is None else f"a trial game ended only after {needed} turns, not"
     )
+    silent = f", and {', '.join(unasked)} never acted" if unasked else ""
     return (
         f"{found} within rollout.samples {list(plan.samples)} ({turns} "
-        f"turn{'s' if turns > 1 else ''}): nothing that is rewarded only at the end is ever "
-        f"earned. Set more turns, such as rollout.samples=[{longer}], or let step return done=True"
+        f"turn{'s' if turns > 1 else ''}){silent}: nothing that is rewarded only at the end is "
+        f"ever earned. Set more turns, such as rollout.samples=[{longer}], or let step return "
+        "done=True"
     )

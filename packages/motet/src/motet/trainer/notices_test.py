@@ -1,7 +1,9 @@
 """Notices are said once, at once, and kept for the summary."""
 
+from dataclasses import replace
+
 from motet.algorithms import resolve
-from motet.core import Episode, Fault, Outcome, Round, Task
+from motet.core import Completion, Episode, Fault, Outcome, Round, Task
 from motet.settings import Plan
 from motet.trainer.notices import AVERAGED_AWAY, Notices, too_few_turns
 
@@ -70,6 +72,20 @@ def test_games_that_end_or_report_success_at_the_limit_need_no_warning():
         said: list[str] = []
         Notices(said.append).played([episode], Plan(samples=(8,)))
         assert said == []
+
+
+def test_an_agent_that_never_acts_within_the_plan_is_named():
+    """A reward of the config reports success at every turn, also at one that is not the last."""
+    said: list[str] = []
+    outcome = Outcome({"ann": 0}, {"ann": 0.0, "bob": 0.0}, {"success": 0.0}, end="limit")
+    said_by_ann = {"ann": (Completion("ann", "x", "stop"),)}
+    root = Round(0, {"ann": "?"}, {"ann": (1,)}, said_by_ann, (outcome,))
+    Notices(said.append).played([Episode("1:t", TASK, root)], Plan(samples=(8,)))
+    assert "(1 turn), and bob never acted: nothing" in said[0]
+    assert "rollout.samples=[8,1]" in said[0]
+    ended = replace(root, outcomes=(replace(outcome, end="done"),))
+    Notices(said.append).played([Episode("1:t", TASK, ended)], Plan(samples=(8,)))
+    assert len(said) == 1
 
 
 def test_a_trial_game_says_how_many_turns_are_needed():

@@ -178,7 +178,7 @@ def refuse(path: Path, *, resume: bool, overwrite: bool) -> None:
     if not overwrite:
         raise ConfigError(
             f"{path} exists; expected a new name: --resume continues that run, --overwrite "
-            "deletes it and starts again"
+            "deletes it and starts again (in Python: resume=True, overwrite=True)"
         )
 
 

@@ -54,13 +54,19 @@ def blocking(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         if commands:
             refuse_command(function.__name__)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return function(*args, **kwargs)
-        return _in_thread(partial(function, *args, **kwargs))
+        if _loop_runs():
+            return _in_thread(partial(function, *args, **kwargs))
+        return function(*args, **kwargs)
 
     return call
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @contextmanager

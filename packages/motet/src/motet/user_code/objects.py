@@ -125,9 +125,9 @@ def is_found(reference: str) -> bool:
     return reference in _kept or _imported(reference) is not None
 
 
-def is_missing(name: str) -> bool:
+def is_missing(name: object) -> bool:
     """Return whether a value of a config refers to an object that this process does not have."""
-    return is_object(name) and not is_found(name)
+    return is_object(name) and not is_found(str(name))
 
 
 def found(reference: str) -> Any:

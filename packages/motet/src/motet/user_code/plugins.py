@@ -98,7 +98,9 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
                 f"package.module:NAME or ./file.py:NAME"
             ) from error
     if not hasattr(module, name):
-        public = [key for key in vars(module) if not key.startswith("_")]
+        there = {key: value for key, value in vars(module).items() if not key.startswith("_")}
+        own = [key for key in there if getattr(there[key], "__module__", None) == module.__name__]
+        public = own or [*there]
         said = (
             public
             if len(public) <= 8
