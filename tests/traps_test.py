@@ -186,7 +186,9 @@ def test_a_dry_run_finds_an_exception_in_user_code_too(motet):
 def test_a_check_says_which_rule_of_games_is_broken(motet):
     code, out, _ = motet("check run.yaml environment=./game.py:Counting")
     assert code == 0
-    assert says(out, "warning: Counting breaks a rule. Rule: two steps from one state return equal … Got: ")
+    assert says(
+        out, "warning: Counting breaks a rule. Rule: two steps from one state return equal … Got: "
+    )
 
 
 def test_the_first_fault_is_said_before_the_end(motet):

@@ -52,7 +52,7 @@ class Diagnosis:
     """What was found about a team."""
 
     measure: Literal["success", "reward"]
-    """What contributions and messages are measured in: success, if the environment reports it."""
+    """What contributions and messages are measured in: success, if the team has any."""
     games: int
     """Games of the team that did not fail; the others play as many."""
     contributions: Sequence[Contributions]
@@ -108,7 +108,7 @@ async def diagnosed(
     """
     agents = tuple(team.agents)
     real: Evaluation = await play(environment, team, "the team")
-    measure: Literal["success", "reward"] = "reward" if real.summary.success is None else "success"
+    measure: Literal["success", "reward"] = "success" if real.summary.success else "reward"
 
     def values(found: Evaluation) -> Values:
         return successes(found.games) if measure == "success" else rewards(found.games)

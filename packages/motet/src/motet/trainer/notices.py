@@ -1,10 +1,11 @@
 """What a user has to know at once, not at the end of a run.
 
 The first fault of each cause is said when its game has ended. If no game ends within the rollout
-plan, that is said after the first evaluation or step.
+plan, that is said after the first evaluation or step. If no game of the training succeeds, that is
+said at its end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 from typing import TypeAlias
 
@@ -23,6 +24,7 @@ class Notices:
         """`traceback`: also say the whole traceback of a fault."""
         self._say, self._traceback = say, traceback
         self._known: set[str] = set()
+        self._successes: list[float] = []
         self.lines: list[str] = []
         """Everything that was said, without tracebacks."""
 
@@ -64,6 +66,19 @@ class Notices:
             self.say(too_few_turns(plan, unasked=unasked))
         self._known.add("ended")
 
+    def stepped(self, figures: Mapping[str, float]) -> None:
+        """Remember the success of a training step."""
+        if "play/success" in figures:
+            self._successes.append(figures["play/success"])
+
+    def trained(self) -> None:
+        """Warn if no game of `FEW` steps or more succeeded."""
+        if len(self._successes) >= FEW and not any(self._successes):
+            self.say(
+                f"no game of {len(self._successes)} training steps succeeded: look at some (motet "
+                "episodes), and at docs/reading_a_run.md (nothing is learned)"
+            )
+
     def credited(self, episodes: Sequence[Episode], algorithm: Algorithm) -> None:
         """Warn once if averaging over the team leaves the same reward everywhere."""
         own_score = algorithm.pairs is not None or algorithm.returns == "discounted_sum"
@@ -71,6 +86,8 @@ class Notices:
             self.say(AVERAGED_AWAY)
 
 
+FEW = 5
+"""Fewer training steps without a success are no reason to say so."""
 AVERAGED_AWAY = (
     "the agents' rewards differ, but their mean is the same in all joint actions of a step, so "
     "algorithm.reward_sharing: all gives no agent a reason to change (a zero-sum reward): set "

@@ -88,6 +88,19 @@ def test_an_agent_that_never_acts_within_the_plan_is_named():
     assert len(said) == 1
 
 
+def test_a_training_without_a_success_is_said_at_its_end():
+    for successes, lines in (([0.0] * 5, 1), ([0.0] * 4, 0), ([0.0, 0.0, 0.1, 0.0, 0.0], 0)):
+        said: list[str] = []
+        notices = Notices(said.append)
+        for success in successes:
+            notices.stepped({"play/success": success, "play/reward": 1.0})
+        for _ in range(9):
+            notices.stepped({"play/reward": 1.0})
+        notices.trained()
+        assert len(said) == lines, successes
+        assert all("no game of 5 training steps succeeded" in line for line in said)
+
+
 def test_a_trial_game_says_how_many_turns_are_needed():
     text = too_few_turns(Plan(samples=(8, 1)), needed=4)
     assert "ended only after 4 turns, not within rollout.samples [8, 1] (2 turns)" in text

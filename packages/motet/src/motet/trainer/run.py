@@ -104,6 +104,7 @@ class TrainingRun:
                 elif not start.evaluated and start.step < self._components.steps:
                     await self._evaluate_after(start)
                 await self._train(start)
+                self._notices.trained()
                 await self._evaluate_for_summary(self._reached, "after")
             self._progress.waiting("the last checkpoint and the team to be written")
             self._saver.save_team()
@@ -217,6 +218,7 @@ class TrainingRun:
         finished = LastStep(step.number, credit_state, facts, evaluated, pending=pending)
         self._last_step, self._done = finished, step.number
         self._callbacks.step(step.number, measured)
+        self._notices.stepped(measured)
         last = self._is_last(step.number)
         if evaluation_due and not last:
             with self._run_state.profile.stage("evaluate"):
