@@ -155,7 +155,7 @@ def _solo(whole: Lineup, soloist: str) -> Lineup | str:
     if len(team.agents) == 1:
         return ONE_AGENT
     if not isinstance(whole.environment, PlaysAlone):
-        return f"{class_name(whole.environment)} has no game for one agent, alone()"
+        return f"{class_name(whole.environment)} has no alone(), the game for one agent"
     environment = _asked(whole.environment, whole.environment.alone)
     if len(environment.agents) != 1:
         raise ConfigError(
