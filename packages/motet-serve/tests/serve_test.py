@@ -128,7 +128,7 @@ def test_questions_can_be_piped_into_chat(config):
     assert code == 1
     assert "got 'hello'; expected two numbers" in complaints
     assert "Traceback" not in complaints
-    assert said.count("[a, turn 1] ") == said.count("[b, turn 2] ") == said.count("team> ") == 2
+    assert said.count("[a, turn 1] ") == said.count("[b, turn 2] ") == said.count("[team] ") == 2
     assert talk("--show")[1] == said
 
 

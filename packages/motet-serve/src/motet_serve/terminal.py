@@ -32,7 +32,7 @@ def converse(ask: Ask, write: Write, complain: Write, *, show: bool, lines: Iter
             unanswered += 1
             complain(str(error))
         else:
-            write(f"team> {answer.text.rstrip()}" if show else answer.text.rstrip())
+            write(f"[team] {answer.text.rstrip()}" if show else answer.text.rstrip())
     return unanswered
 
 

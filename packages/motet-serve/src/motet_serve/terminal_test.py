@@ -32,7 +32,7 @@ def test_every_text_gets_an_answer_and_a_wrong_one_an_error():
 
 def test_show_writes_what_the_agents_say_to_each_other():
     _, written, _ = conversation("12+39", show=True)
-    heads = ["[a, turn 1] ", "[b, turn 1] ", "[a, turn 2] ", "[b, turn 2] ", "team> "]
+    heads = ["[a, turn 1] ", "[b, turn 1] ", "[a, turn 2] ", "[b, turn 2] ", "[team] "]
     assert [line[: len(head)] for line, head in zip(written, heads, strict=True)] == heads
 
 
