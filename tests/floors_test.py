@@ -38,6 +38,7 @@ SANDBOX_PARTS = {
 All other modules of the core import what the package codejudge itself offers."""
 CONFIG = {
     "config.foreign_keys",
+    "config.keys",
     "config.no_effect",
     "config.paths",
     "config.schema",

@@ -17,11 +17,12 @@ import motet
 from docs.site.api_reference import api_reference, home_of, public_names
 from docs.site.check import problems
 from docs.site.command_reference import command_reference, commands
-from docs.site.config_reference import config_reference, keys, options_of_environments
+from docs.site.config_reference import config_reference
 from docs.site.pages import MARK, for_python_markdown, relocated, write_pages
 from docs.site.refusals import messages, refusals, unread
 from motet.algorithms import ALGORITHMS
 from motet.commands.main import whole_app
+from motet.config.keys import keys, options_of_environments
 from motet.config.load import load_config
 from motet.config.paths import named_configs
 from motet.config.schema import RunKeys

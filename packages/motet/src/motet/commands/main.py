@@ -26,6 +26,7 @@ from motet.commands.exit_codes import (
     traceback_shown,
 )
 from motet.commands.from_api import ApiCall, of_api
+from motet.commands.keys import keys
 from motet.commands.machine import doctor
 from motet.commands.options import ConfigArgument, Overrides, parts_of
 from motet.commands.panels import InPanels, panel_of
@@ -176,7 +177,7 @@ def distill(call: ApiCall) -> None:
         print_finished(call(), call.values["runs"])
 
 
-for command in (init, examples, evaluate, play, doctor):
+for command in (init, examples, keys, evaluate, play, doctor):
     app.command()(command)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 PANELS: Mapping[str, tuple[str, ...]] = {
-    "Start": ("init", "examples", "configs", "show", "check", "doctor"),
+    "Start": ("init", "examples", "configs", "keys", "show", "check", "doctor"),
     "Train": ("train", "warmup", "distill", "plan"),
     "Look at runs and games": ("view", "episodes", "play", "replay"),
     "Judge a team": (
