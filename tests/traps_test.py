@@ -191,6 +191,13 @@ def test_a_check_says_which_rule_of_games_is_broken(motet):
     )
 
 
+def test_a_check_does_not_wait_for_the_rules_of_a_slow_game(motet, monkeypatch):
+    monkeypatch.setattr("motet.api.dry_runs.EXAM_SECONDS", 0.0)
+    code, out, _ = motet("check run.yaml environment=./game.py:Counting")
+    assert code == 0
+    assert "breaks a rule" not in out
+
+
 def test_the_first_fault_is_said_before_the_end(motet):
     _, _, err = motet("train run.yaml environment=./game.py:Broken")
     assert err.index("first fault, in episode") < err.index("error: evaluation before")

@@ -9,9 +9,10 @@ from typing import Literal
 from motet.api.recorded import recorded_advantages
 from motet.api.setup import recorded_config
 from motet.core import Episode, SampleId
-from motet.errors import ConfigError, MotetError
+from motet.errors import ConfigError, MotetError, shortened
 from motet.rollout.record import read_episodes
 from motet.rollout.summary import episode_stats
+from motet.safety.visible import visible
 from motet.user_code.looking import looking
 from motet.user_code.plugins import nearest
 
@@ -88,9 +89,16 @@ def episodes(
                 for episode in (shown[:FIRST] if rest else shown)
             ]
     if task is not None and task not in seen:
+        tasks = list(dict.fromkeys(seen))
+        few = ", ".join([*map(visible, tasks[:FIRST]), *["..."] * (len(tasks) > FIRST)])
+        others = (
+            "without --evaluation games of the training are shown"
+            if evaluation
+            else "--evaluation shows the games of held-out tasks"
+        )
         raise ConfigError(
-            f"{folder} has no {kind} episode of task {task!r}{nearest(task, seen)}; expected one "
-            "of its tasks"
+            f"{folder} has no {kind} episode of task {shortened(repr(task))}"
+            f"{nearest(task, tasks)}; expected one of its tasks: {few}; {others}"
         )
     return []
 

@@ -1,5 +1,6 @@
 """dry_run and check: what is wrong with a config, before a run."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.config.sections import ConstantVerifier, EmbeddedModel, ModelConfig
 from motet.core import Fault
-from motet.environments.check import check_environment
+from motet.environments.check import conform
 from motet.errors import ConfigError, EnvironmentFault, Interrupted
 from motet.models.loading import load_tokenizer
 from motet.safety import temporary
@@ -85,19 +86,30 @@ def _model_warnings(settings: RunConfig) -> tuple[list[str], list[str]]:
 def _broken_rule(setup: TaskSetup) -> list[str]:
     """Return the first rule that an environment of the user breaks, as `check_environment` does.
 
-    One that asks an expert or a verifier, or runs programs, is left out: that may take long.
+    One that asks an expert or a verifier, or runs programs, is left out, and so is one that takes
+    longer than `EXAM_SECONDS`.
     """
     config, first = setup.config, setup.tasks.first
     asks = config.expert or config.verifier or setup.sandbox_level
     if asks or first is None or not is_reference(config.environment.name):
         return []
+    environment, task = setup.environment, first
+
+    async def examined() -> None:
+        async with asyncio.timeout(EXAM_SECONDS):
+            await conform(environment, [task], timeout_seconds=2 * EXAM_SECONDS)
+
     try:
-        check_environment(
-            setup.environment, [first], timeout_seconds=config.rollout.timeout_seconds
-        )
+        run_loop(examined())
     except EnvironmentFault as fault:
         return [str(fault)]
+    except TimeoutError:
+        pass
     return []
+
+
+EXAM_SECONDS = 10.0
+"""Most seconds for the rules of an environment in `check`."""
 
 
 STAND_IN_SCORE = 0.5

@@ -100,7 +100,9 @@ def test_tasks_that_are_trained_on_and_held_out_are_counted(rows):
 
 @pytest.mark.parametrize(("train", "missing"), [(True, "train"), (False, "eval")])
 def test_what_nobody_has_is_asked_for(train, missing):
-    with pytest.raises(ConfigError, match=facts(f"no tasks … data.{missing}.path … data.{missing}.name")):
+    with pytest.raises(
+        ConfigError, match=facts(f"no tasks … data.{missing}.path … data.{missing}.name")
+    ):
         tasks_of(config(), Rows(), train=train)
 
 
