@@ -4,8 +4,8 @@
 """
 
 import json
-import shlex
 import re
+import shlex
 import shutil
 import sys
 
