@@ -55,7 +55,9 @@ def complete(tmp_path):
     [
         ("motet tr", ["train"]),
         pytest.param(
-            "motet e", ["episodes", "evaluate", "exploitability", "export"], marks=pytest.mark.wide
+            "motet e",
+            ["episodes", "evaluate", "examples", "exploitability", "export"],
+            marks=pytest.mark.wide,
         ),
         ("motet train con", ["configs/quickstart.yaml", "configs/relay.yaml"]),
         pytest.param("motet check configs/re", ["configs/relay.yaml"], marks=pytest.mark.wide),
