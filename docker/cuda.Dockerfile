@@ -8,6 +8,7 @@
 FROM python:3.11-slim AS wheels
 WORKDIR /source
 COPY packages packages
+COPY examples examples
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels \
     packages/codejudge packages/motet packages/motet-tasks packages/motet-serve
 

@@ -1,11 +1,15 @@
 """The files around the code: metadata of the packages, CHANGELOG, workflows, images, forms."""
 
+import contextlib
 import re
+import shutil
 import tomllib
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import yaml
+from hatchling.build import build_wheel
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -190,6 +194,18 @@ def test_an_image_installs_packages_that_exist_with_what_they_require(path: Path
     }
     assert needed & set(PROJECTS) <= set(names)
     assert "motet-serve" in names
+
+
+@pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.name)
+def test_the_core_can_be_built_from_what_an_image_copies(path: Path, tmp_path: Path) -> None:
+    for word, line in instructions(path):
+        if word == "COPY" and not line.startswith("--") and (ROOT / line.split()[0]).is_dir():
+            source, into = line.split()
+            skipped = shutil.ignore_patterns("__pycache__", "*_test.py")
+            shutil.copytree(ROOT / source, tmp_path / into, ignore=skipped)
+    with contextlib.chdir(tmp_path / "packages" / "motet"):
+        wheel = build_wheel(str(tmp_path))
+    assert "motet/examples/notes/team.py" in ZipFile(tmp_path / wheel).namelist()
 
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.name)

@@ -14,7 +14,9 @@ class WithExamples(BuildHookInterface[Any]):
         if version == "editable":
             return
         folders = [Path(self.root, "examples"), Path(self.root).parent.parent / "examples"]
-        found = next(folder for folder in folders if folder.is_dir())
+        found = next((folder for folder in folders if folder.is_dir()), None)
+        if found is None:
+            raise FileNotFoundError(f"got no folder {folders[1]}; expected the examples beside it")
         into = Path("examples" if self.target_name == "sdist" else "motet/examples")
         for path in sorted(found.rglob("*")):
             within = path.relative_to(found)

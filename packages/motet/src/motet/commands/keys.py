@@ -54,6 +54,8 @@ def keys(
         out.print(Text.assemble((_path(section, row), "bold"), kind, (facts, "dim")))
         if row.meaning and len(chosen) <= MOST:
             out.print(Padding(Text(row.meaning), (0, 0, 0, 4)))
+    if len(chosen) > MOST:
+        out.print(f"\n{len(chosen)} keys: add a word to read what they mean")
 
 
 def _path(section: "Section", row: "ConfigKey") -> str:

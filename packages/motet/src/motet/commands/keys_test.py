@@ -33,6 +33,13 @@ def test_several_words_narrow_the_search_and_kinds_are_named(capsys) -> None:
     assert "algorithm.credit.scale" not in text
 
 
+def test_many_keys_are_listed_without_their_meaning(capsys) -> None:
+    text = said(capsys, "e")
+    assert "algorithm.entropy_coefficient a number" in text
+    assert "Weight of the entropy bonus" not in text
+    assert text.endswith("keys: add a word to read what they mean")
+
+
 def test_without_a_word_the_sections_are_listed(capsys) -> None:
     text = said(capsys)
     assert "rollout The rollout plan" in text

@@ -55,10 +55,15 @@ def start_folder(name: str, kind: StarterKind = "game", within: Path = Path()) -
 def copy_examples(folder: Path = Path("examples")) -> list[Path]:
     """Copy the examples of the documentation to a new folder and return what lies in it.
 
-    Raises: ConfigError for a folder that exists.
+    Raises: ConfigError for a folder that exists, or if this installation has no examples.
     """
     _refuse_existing(folder)
-    found = next(place for place in _EXAMPLES if (place / "notes" / "team.py").is_file())
+    found = next((place for place in _EXAMPLES if (place / "notes" / "team.py").is_file()), None)
+    if found is None:
+        raise ConfigError(
+            f"this installation has no examples in {_EXAMPLES[0]}; expected those of the wheel: "
+            "install motet again"
+        )
     shutil.copytree(found, folder, ignore=shutil.ignore_patterns("__pycache__", "runs"))
     return sorted(folder.iterdir())
 
