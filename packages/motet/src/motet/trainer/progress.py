@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 from time import monotonic
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
@@ -25,6 +25,16 @@ SILENCE_SECONDS = 60.0
 _LOOK_SECONDS = 5.0
 _MOST_CHARACTERS = 400
 """Of a completion; no terminal is wider."""
+
+
+class _Interrupted(NamedTuple):
+    """A stage before another one began."""
+
+    done: int
+    first: int
+    """The steps that were done when it began."""
+    seconds: float
+    tokens: int
 
 
 class BarWithCompletions(Bar):
@@ -65,7 +75,7 @@ class Progress:
         """
         self._console = Console(stderr=True) if console is None else console
         self._every, self._clock, self._silent = every, clock, mode == "silent"
-        self._said, self._what, self._done = clock(), "", 0
+        self._said, self._what = clock(), ""
         self._over = threading.Event()
         columns = (
             TextColumn("{task.description:<9}", markup=False),
@@ -78,6 +88,8 @@ class Progress:
             *columns, console=self._console, disable=self._silent or not self._console.is_terminal
         )
         self._tasks: dict[str, TaskID] = {}
+        self._interrupted: dict[str, _Interrupted] = {}
+        self._name, self._done, self._first, self._since, self._tokens = "", 0, 0, clock(), 0
         self.stage("", 0)
 
     def __enter__(self) -> Self:
@@ -116,11 +128,18 @@ class Progress:
         """Start a stage of `total` steps, of which `first` are already done.
 
         They were done by the run that this one resumes, or before another stage interrupted this
-        one.
+        one. Then its clock and its tokens go on.
         """
-        self._name, self._total, self._first = name, total, first
-        self._done, self._what = first, ""
-        self._tokens, self._since = 0, self._clock()
+        now = self._clock()
+        self._interrupted[self._name] = _Interrupted(
+            self._done, self._first, now - self._since, self._tokens
+        )
+        before = self._interrupted.pop(name, None)
+        if before is None or not first or before.done != first:
+            before = _Interrupted(first, first, 0.0, 0)
+        self._name, self._total, self._done, self._what = name, total, first, ""
+        self._first, self._tokens = before.first, before.tokens
+        self._since = now - before.seconds
         if name in self._tasks:
             self._bar.update(self._tasks[name], total=total, completed=first)
         else:

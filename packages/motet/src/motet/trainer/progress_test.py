@@ -48,6 +48,32 @@ def test_a_stage_goes_on_after_another_one_in_between():
     assert [bar.description for bar in progress._bar.tasks if bar.visible] == ["train", "step 1"]
 
 
+def test_the_clock_of_a_stage_goes_on_after_another_one_in_between():
+    out, now = io.StringIO(), [0.0]
+    console = Console(file=out, width=120, _environ={})
+    with Progress(console=console, every=1, clock=lambda: now[0]) as progress:
+        progress.stage("train", total=8, first=4)  # resumed
+        for step in (5, 6):
+            now[0] += 10
+            progress.show(step, {}, tokens=50)
+        count = progress.counter("step 6", 1)
+        now[0] += 100
+        count(None)
+        progress.stage("train", total=8, first=6)
+        now[0] += 16
+        progress.show(7, {}, tokens=80)
+        progress.stage("train", total=8, first=2)  # rolled back
+        now[0] += 5
+        progress.show(3, {}, tokens=5)
+    assert [line[13:].split() for line in out.getvalue().splitlines()] == [
+        ["5", "tokens/s", "left", "0:00:30"],
+        ["5", "tokens/s", "left", "0:00:20"],
+        ["took", "0:01:40"],
+        ["5", "tokens/s", "left", "0:00:12"],
+        ["1", "tokens/s", "left", "0:00:25"],
+    ]
+
+
 def test_silent_shows_nothing():
     assert shown(terminal=True, mode="silent") == ""
     assert shown(terminal=False, mode="silent") == ""
