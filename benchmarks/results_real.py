@@ -1,7 +1,9 @@
 """Run every experiment behind docs/real.md, and write its tables: `make results-real`.
 
 Two runs are active at a time, with one thread each. Names as arguments run and write single tables.
-The environment variable RUNS names the folder of the runs. Finished runs are not run again.
+The environment variable RUNS names the folder of the runs. Finished runs are not run again, and
+for some tables neither are those whose figures are kept in benchmarks/results/runs:
+`python benchmarks/results_real.py --so-far tasks` writes such a table without running anything.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,9 +14,10 @@ import real_tasks
 import results
 import torch
 from chat_picture import draw_learned
+from kept_runs import reached
 from real_tasks import MODEL, THREE
 from results import Part, tabled
-from results_runs import ROOT, Experiment, heldout, motet, summary
+from results_runs import ROOT, Experiment, motet
 
 from motet.core import ScoreRequest, walk
 from motet.models.backbone import Backbone
@@ -22,8 +25,14 @@ from motet.models.forward import score_requests
 from motet.rollout.record import read_episodes
 
 PAGE = ROOT / "docs" / "real.md"
-TABOO = Experiment("taboo", "taboo", seeds=(0, 1, 2, 3, 4))
-TELEGRAM = Experiment("telegram", "telegram", ("threads=1",), THREE)
+MESSAGES = {
+    "descriptions of another word": "messages --shuffle-turn 1",
+    "empty descriptions": "messages --blank-turn 1",
+}
+"""Row of the table of controls -> the command that plays the trained team so."""
+TABOO = Experiment("taboo", "taboo", seeds=(0, 1, 2, 3, 4), calls=tuple(MESSAGES.values()))
+BLANK = ("messages --blank-turn 1", "messages --blank-turn 2")
+TELEGRAM = Experiment("telegram", "telegram", ("threads=1",), THREE, calls=BLANK)
 CONTROLS = {
     "only the guesser learns": Experiment(
         "taboo_describer_frozen",
@@ -62,36 +71,31 @@ LONG_PROMPTS = (
 
 
 def taboo() -> Iterator[Sequence[str]]:
-    yield ("seed", "before", "after", "steps", "minutes", "CPU s")
+    yield ("seed", "before", "after", "steps", "CPU s")
     after = []
     for seed in TABOO.seeds:
-        one = summary(TABOO.folder(seed))
-        after.append(heldout(TABOO.folder(seed), "after"))
-        yield (
-            str(seed),
-            f"{heldout(TABOO.folder(seed), 'before'):.3f}",
-            f"{after[-1]:.3f}",
-            str(one["steps"]),
-            f"{one['wall_seconds'] / 60:.0f}",
-            f"{one['cpu_seconds']:.0f}",
-        )
-    yield ("**mean**", "", f"**{mean(after):.3f}**", "", "", "")
+        found = reached(TABOO, seed)
+        if found is None:
+            yield (str(seed), "not run yet", "", "", "")
+            continue
+        values = [found.success[when] for when in ("before", "after")]
+        after.append(values[1])
+        yield (str(seed), *map(_figure, values), str(found.steps), f"{found.cpu_seconds:.0f}")
+    yield ("**mean**", "", f"**{_mean(after)}**", "", "")
 
 
 def controls() -> Iterator[Sequence[str]]:
     yield ("control", *(f"seed {seed}" for seed in THREE), "mean")
-    rows = {"as trained": [heldout(TABOO.folder(seed), "after") for seed in THREE]}
-    for name, experiment in CONTROLS.items():
-        rows[name] = [heldout(experiment.folder(seed), "after") for seed in THREE]
-    for name, how in {
-        "descriptions of another word": "--shuffle-turn",
-        "empty descriptions": "--blank-turn",
-    }.items():
-        rows[name] = [
-            motet("messages", str(TABOO.folder(seed)), how, "1")["success"] for seed in THREE
-        ]
-    for name, values in rows.items():
-        yield _means(name, values)
+    for name, one in {"as trained": TABOO, **CONTROLS}.items():
+        yield _means(name, [_after(one, seed) for seed in THREE])
+    for name, call in MESSAGES.items():
+        yield _means(name, [_after(TABOO, seed, call) for seed in THREE])
+
+
+def _after(one: Experiment, seed: int, call: str | None = None) -> float | None:
+    """Return the success after training, or that of a command with the trained team."""
+    found = reached(one, seed)
+    return found and (found.success["after"] if call is None else found.calls[call])
 
 
 def baselines() -> Iterator[Sequence[str]]:
@@ -108,22 +112,33 @@ def baselines() -> Iterator[Sequence[str]]:
     yield _means("untrained team, told how to play", told, "")
 
 
-def _means(name: str, values: Sequence[float], *more: str) -> Sequence[str]:
-    return (name, *(f"{value:.3f}" for value in values), f"{mean(values):.3f}", *more)
+def _means(name: str, values: Sequence[float | None], *more: str) -> Sequence[str]:
+    return (name, *map(_figure, values), _mean(values), *more)
+
+
+def _figure(value: float | None) -> str:
+    return "not run yet" if value is None else f"{value:.3f}"
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{mean(known):.3f}" if known else ""
 
 
 def telegram() -> Iterator[Sequence[str]]:
     """The second game, and what its first messages are worth."""
     yield ("seed", "before", "after", "after, without the telegram", "without the answer", "CPU s")
-    found = []
+    rows = []
     for seed in THREE:
-        folder = TELEGRAM.folder(seed)
-        blank = [motet("messages", str(folder), "--blank-turn", turn)["success"] for turn in "12"]
-        row = [heldout(folder, "before"), heldout(folder, "after"), *blank]
-        found.append(row)
-        cpu = f"{summary(folder)['cpu_seconds']:.0f}"
-        yield (str(seed), *(f"{value:.3f}" for value in row), cpu)
-    yield ("**mean**", *(f"**{mean(column):.3f}**" for column in zip(*found, strict=True)), "")
+        found = reached(TELEGRAM, seed)
+        if found is None:
+            yield (str(seed), "not run yet", "", "", "", "")
+            continue
+        blank = (found.calls[call] for call in BLANK)
+        rows.append([found.success["before"], found.success["after"], *blank])
+        yield (str(seed), *map(_figure, rows[-1]), f"{found.cpu_seconds:.0f}")
+    means = (f"**{_mean(column)}**" for column in zip(*rows, strict=True))
+    yield ("**mean**", *means, "")
 
 
 def picture() -> str:
@@ -203,18 +218,19 @@ def samples() -> str:
 
 
 PARTS = {
-    "taboo": Part(tabled(taboo), (TABOO,)),
+    "taboo": Part(tabled(taboo), (TABOO,), keeps=True),
     "samples": Part(samples, (TABOO,)),
     "picture": Part(picture, (TABOO,)),
     "baselines": Part(tabled(baselines), (TABOO,)),
-    "controls": Part(tabled(controls), (TABOO, *CONTROLS.values())),
+    "controls": Part(tabled(controls), (TABOO, *CONTROLS.values()), keeps=True),
     "crossplay": Part(crossplay, (TABOO,)),
     "english": Part(tabled(english), (TABOO,)),
-    "telegram": Part(tabled(telegram), (TELEGRAM,)),
-    "tasks": Part(tabled(real_tasks.tasks), tuple(real_tasks.TASKS.values())),
+    "telegram": Part(tabled(telegram), (TELEGRAM,), keeps=True),
+    "tasks": Part(tabled(real_tasks.tasks), tuple(real_tasks.TASKS.values()), keeps=True),
     "algorithms": Part(
         tabled(real_tasks.algorithms),
         (next(iter(real_tasks.TASKS.values())), *real_tasks.ALGORITHMS.values()),
+        keeps=True,
     ),
 }
 

@@ -38,6 +38,10 @@ class Experiment:
     """Whose models, warmed up with the same seed and settings, are taken. That changes no figure
     (tests/results_page_test.py) and saves the warm-up, two thirds of the time of a quickstart."""
 
+    calls: tuple[str, ...] = ()
+    """Commands such as `messages --blank-turn 1`, whose success is kept with each run
+    (kept_runs.py)."""
+
     def folder(self, seed: int) -> Path:
         return RUNS / f"{self.name}-seed{seed}"
 
@@ -63,8 +67,8 @@ class Experiment:
     def _model(self, seed: int) -> Sequence[str]:
         if self.warmed_by is None:
             return ()
-        model = self.warmed_by.folder(seed) / "models" / "tiny"
-        return (f"models.tiny.path={model}", "warmup=null")
+        models = sorted((self.warmed_by.folder(seed) / "models").iterdir())
+        return (*(f"models.{model.name}.path={model}" for model in models), "warmup=null")
 
 
 QUICKSTART = Experiment("quickstart", "quickstart", seeds=(0, 1, 2, 3, 4))
@@ -179,9 +183,9 @@ def run(experiment: Experiment, seed: int) -> str:
         if done.returncode != 0:
             raise SystemExit(f"{folder.name} failed ({done.returncode}): see {log}")
     heldout = summary(folder)["heldout"]
-    return (
-        f"{folder.name:<34} {heldout['before']['success']:.3f} -> {heldout['after']['success']:.3f}"
-    )
+    figure = "reward" if heldout["after"]["success"] is None else "success"
+    values = (f"{heldout[when][figure]:.3f}" for when in ("before", "after"))
+    return f"{folder.name:<34} {' -> '.join(values)}"
 
 
 def summary(folder: Path) -> dict[str, Any]:

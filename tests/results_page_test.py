@@ -1,7 +1,9 @@
 """`make results` and its siblings write the tables of their pages and keep the text."""
 
+import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import motet
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "speed")]
+import kept_runs  # noqa: E402
 import results  # noqa: E402
 import results_credit  # noqa: E402
 import results_curricula  # noqa: E402
@@ -98,24 +101,117 @@ def test_a_table_without_a_place_is_an_error(tmp_path, monkeypatch):
     assert not results_tables.kept(page)
 
 
+def end(folder: Path, finished: bool = True, **success: float | None) -> None:
+    """Write the summary of a run whose success rises from .25 to .5, or to what is given."""
+    success = {"before": 0.25, "after": 0.5} | success
+    heldout = {when: {"success": value, "reward": 0.75} for when, value in success.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    said = {"finished": finished, "heldout": heldout, "steps": 3, "tokens": 90, "cpu_seconds": 7.25}
+    (folder / "summary.json").write_text(json.dumps(said))
+
+
+def test_a_run_without_successes_is_shown_by_its_rewards(tmp_path, monkeypatch):
+    monkeypatch.setattr("results_runs.RUNS", tmp_path)
+    one = results.Experiment("one", "quickstart")
+    end(one.folder(0), before=None, after=None)
+    assert results.run(one, 0).endswith("0.750 -> 0.750")
+
+
+@pytest.fixture
+def keeping(tmp_path, monkeypatch):
+    """Folders for runs and for what is kept of them, and the commands that would have been run."""
+    monkeypatch.setattr("results_runs.RUNS", tmp_path / "runs" / "results")
+    monkeypatch.setattr("kept_runs.RUNS", tmp_path / "runs" / "results")
+    monkeypatch.setattr("kept_runs.FOLDER", tmp_path / "kept")
+    monkeypatch.setenv("DATA", str(tmp_path / "texts"))
+    commands: list[str] = []
+
+    def finish(command, **_):
+        commands.append(" ".join(command[1:3]))
+        end(tmp_path / "runs" / "results" / f"one-seed{len(commands) - 1}")
+        return subprocess.CompletedProcess(command, 0)
+
+    def call(*words):
+        commands.append(" ".join(words))
+        return {"success": 0.125}
+
+    monkeypatch.setattr("subprocess.run", finish)
+    monkeypatch.setattr("kept_runs.motet", call)
+    return commands
+
+
+def test_a_run_that_is_kept_is_not_made_again_without_its_folder(tmp_path, keeping):
+    texts = f"data.train.path={tmp_path}/texts/posts/train.jsonl"
+    one = results.Experiment(
+        "one", "quickstart", (texts,), (0, 1, 2), calls=("messages --blank 1",)
+    )
+    (tmp_path / "runs" / "results").mkdir(parents=True)
+    assert kept_runs.run_and_keep(one, 0).endswith("0.250 -> 0.500")
+    assert keeping == ["train quickstart", f"messages {one.folder(0)} --blank 1"]
+    shutil.rmtree(tmp_path / "runs")
+    assert "kept since 20" in kept_runs.run_and_keep(one, 0)
+    assert len(keeping) == 2
+    found = kept_runs.reached(one, 0)
+    assert found.success == {"before": 0.25, "after": 0.5}
+    assert found.reward == {"before": 0.75, "after": 0.75}
+    assert (found.steps, found.tokens, found.cpu_seconds) == (3, 90, 7.2)
+    assert found.calls == {"messages --blank 1": 0.125}
+    assert kept_runs.of_seeds(one) == [found]
+    file = tmp_path / "kept" / "one.json"
+    assert str(tmp_path) not in file.read_text()
+    assert json.loads(file.read_text())["settings"][1] == "data.train.path=DATA/posts/train.jsonl"
+
+
+def test_runs_with_other_settings_or_calls_do_not_count(tmp_path, keeping):
+    one = results.Experiment("one", "quickstart", ("train.steps=3",))
+    (tmp_path / "runs" / "results").mkdir(parents=True)
+    kept_runs.run_and_keep(one, 0)
+    longer = results.Experiment("one", "quickstart", ("train.steps=4",))
+    assert kept_runs.reached(longer, 0) is None
+    called = dataclasses.replace(one, calls=("messages --blank 1",))
+    kept_runs.run_and_keep(called, 0)
+    assert kept_runs.reached(called, 0).calls == {"messages --blank 1": 0.125}
+
+
+def test_a_table_of_kept_runs_names_their_days_and_machines(keeping, monkeypatch):
+    one = results.Experiment("one", "quickstart")
+    with pytest.raises(SystemExit, match="no run of this table is kept yet: make it makes them"):
+        kept_runs.made("| a |", "make it", [one])
+    for seed, date in {2: "2026-11-29", 0: "2026-11-27"}.items():
+        kept_runs._keep(
+            one, seed, kept_runs.Reached(date, "CPU", "2", 3, 90, 7.2, {}, {"after": 0.5}, {})
+        )
+    table = kept_runs.made("| a |", "make it", [one])
+    assert (table.date, table.machine, table.torch) == ("2026-11-27 to 2026-11-29", "CPU", "2")
+    assert [each.date for each in kept_runs.of_seeds(one)] == ["2026-11-27", "2026-11-29"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [([], "-"), ([None], "-"), ([0.5], "0.500"), ([0.5, None, 0.75], "**0.625** (0.500, 0.750)")],
+)
+def test_a_cell_has_the_mean_of_the_seeds_that_are_known_and_each(values, said):
+    assert kept_runs.average(values) == said
+
+
+def test_only_tables_of_kept_runs_are_written_without_running_anything(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["results_real.py", "--so-far", "tasks", "crossplay"])
+    with pytest.raises(SystemExit, match="--so-far is for tables whose runs are kept: taboo, con"):
+        results.main(results_real.PARTS, results_real.PAGE)
+
+
 def test_a_stopped_run_of_a_table_goes_on_and_a_finished_one_is_left_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("results_runs.RUNS", tmp_path)
     one = results.Experiment("one", "quickstart", ("train.steps=3",))
     commands = []
 
-    def keep(finished):
-        heldout = {"before": {"success": 0.25}, "after": {"success": 0.5}}
-        kept = {"finished": finished, "heldout": heldout}
-        one.folder(0).mkdir(exist_ok=True)
-        (one.folder(0) / "summary.json").write_text(json.dumps(kept))
-
     def finish(command, **_):
         commands.append(command)
-        keep(finished=True)
+        end(one.folder(0))
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr("subprocess.run", finish)
-    keep(finished=False)
+    end(one.folder(0), finished=False)
     assert results.run(one, 0).endswith("0.250 -> 0.500")
     assert commands == [one.resume(0)]
     assert "--resume" in commands[0]
