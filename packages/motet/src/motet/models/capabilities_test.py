@@ -32,6 +32,7 @@ from motet.models.capabilities import (
     trial_rows,
 )
 from motet.models.causal_lm import Capabilities
+from motet.models.parts import cache_of
 from tests.architectures import make
 from tests.fixtures.messages import facts
 from tests.fixtures.model_folders import Architecture, make_model_folder, make_tokenizer
@@ -135,7 +136,7 @@ def forgetful(backbone: Backbone, wrong: Callable[[int], bool]) -> Backbone:
     @wraps(plain)
     def forward(self: nn.Module, *args: Any, **said: Any) -> Any:
         output, tokens = plain(self, *args, **said), said["input_ids"].shape[1]
-        cache = output.past_key_values
+        cache = cache_of(output)
         if cache is not None and cache.get_seq_length() > tokens and wrong(tokens):
             output.logits = -output.logits
         return output

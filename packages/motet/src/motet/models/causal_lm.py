@@ -19,7 +19,7 @@ from motet.models.compute import Attention
 from motet.models.formats import Allowed, Vocabulary
 from motet.models.loading import embeddings_of
 from motet.models.logprobs import score_hidden, score_logits
-from motet.models.parts import CACHE_NAMES, trunk_of
+from motet.models.parts import CACHE_NAMES, cache_of, trunk_of
 from motet.models.rows import PackedRow
 
 
@@ -119,7 +119,7 @@ class CausalLM:
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._trunk_accepts = frozenset(inspect.signature(trunk_of(model).forward).parameters)
         self._cache_name = next(
-            (name for name in CACHE_NAMES if name in self._accepts), CACHE_NAMES[0]
+            (name for name in CACHE_NAMES if name in self._accepts), "past_key_values"
         )
         model.eval()
         if (head := model.get_output_embeddings()) is not None:
@@ -152,7 +152,7 @@ class CausalLM:
                 **{self._cache_name: cache},
                 **{key: value for key, value in known.items() if key in self._accepts},
             )
-        return output.logits[:, -keep:], output.get(self._cache_name)
+        return output.logits[:, -keep:], cache_of(output)
 
     def states(
         self,
@@ -288,7 +288,7 @@ class CausalLM:
                 **{self._cache_name: cache},
                 **{key: value for key, value in known.items() if key in self._trunk_accepts},
             )
-        return output.last_hidden_state, output.get(self._cache_name)
+        return output.last_hidden_state, cache_of(output)
 
 
 def _dense(head: nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

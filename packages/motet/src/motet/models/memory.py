@@ -5,11 +5,10 @@ settings and is not a promise: the kernels' workspace is not counted.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -26,7 +25,7 @@ from motet.models.compute import Quantize
 from motet.models.folder import EXPECTED, library
 from motet.models.loading import auto_class, load_config
 from motet.models.logprobs import CHUNK, ROWS
-from motet.models.parts import CACHE_NAMES, inside, output_of, unread_parts
+from motet.models.parts import cache_of, inside, output_of, unread_parts
 from motet.models.prepacked_weights import fits
 from motet.models.tiny import tiny_config
 from motet.settings import Lora, TinyModel
@@ -152,9 +151,7 @@ def _cache_of(model: PreTrainedModel, text: PretrainedConfig) -> tuple[int, int]
 
 def _numbers(output: ModelOutput | None) -> int:
     """Count the numbers in the cache of an output."""
-    given: Mapping[str, Any] = output or {}
-    cache = next((found for name in CACHE_NAMES if (found := given.get(name)) is not None), None)
-    kept = [vars(layer) for layer in getattr(cache, "layers", ())]
+    kept = [vars(layer) for layer in getattr(cache_of(output or {}), "layers", ())]
     return sum(
         one.numel() for one in tree_leaves(kept) if isinstance(one, torch.Tensor) and one.ndim > 1
     )

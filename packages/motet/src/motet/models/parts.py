@@ -1,16 +1,26 @@
 """The parts of a model: the trunk in front of its language head, and what no text goes through."""
 
 import re
-from collections.abc import Collection
-from typing import cast
+from collections.abc import Collection, Mapping
+from typing import Any, cast
 
 import torch
 from torch import nn
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-CACHE_NAMES = ("past_key_values", "cache_params")
-"""How the models of transformers call their cache. One of states only has the second name."""
+CACHE_NAMES = ("cache", "past_key_values", "cache_params")
+"""How the models of transformers call their cache: the first name is that of transformers 5.24 and
+later, and the last one that of models of states only before."""
+
+
+def cache_of(given: Mapping[str, Any]) -> Any:
+    """Return the cache among the arguments or the outputs of a model; None if there is none.
+
+    Its name in the output is not always that of the argument: a model's own code may use the
+    earlier name where transformers renames what comes out.
+    """
+    return next((found for name in CACHE_NAMES if (found := given.get(name)) is not None), None)
 
 
 def trunk_of(model: PreTrainedModel) -> PreTrainedModel:
