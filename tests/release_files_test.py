@@ -20,7 +20,8 @@ PROJECTS = {
     path.parent.name: tomllib.loads(path.read_text())["project"]
     for path in sorted(ROOT.glob("packages/*/pyproject.toml"))
 }
-DEV = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
+SHARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DEV = SHARED["dependency-groups"]["dev"]
 PINNED = dict(
     line.split("==")
     for line in (ROOT / "constraints.txt").read_text().splitlines()
@@ -70,6 +71,26 @@ def test_what_the_tests_ran_with_is_pinned() -> None:
     assert unpinned == set()
     for name, one in wanted.items():
         assert name not in PINNED or one.specifier.contains(PINNED[name], prereleases=True), one
+
+
+def test_the_packages_and_the_tests_allow_the_same_versions_of_a_library() -> None:
+    allowed: dict[str, set[str]] = {}
+    for project in PROJECTS.values():
+        for one in required(project):
+            if one.name not in PROJECTS:
+                allowed.setdefault(one.name, set()).add(str(one.specifier))
+    assert {name: each for name, each in allowed.items() if len(each) > 1} == {}
+    for one in map(Requirement, DEV):
+        assert one.name not in allowed or {str(one.specifier)} == allowed[one.name], one
+
+
+def test_uv_finds_all_packages_in_this_repository() -> None:
+    found = SHARED["tool"]["uv"]
+    assert set(found["sources"]) == set(PROJECTS)
+    alone = {Path(one).name for one in found["workspace"]["exclude"]}
+    for name, source in found["sources"].items():
+        path = {"path": f"packages/{name}", "editable": True}
+        assert source == (path if name in alone else {"workspace": True}), name
 
 
 def test_the_changelog_has_the_version_in_the_form_of_keep_a_changelog() -> None:
