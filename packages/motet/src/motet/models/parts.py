@@ -14,13 +14,14 @@ CACHE_NAMES = ("cache", "past_key_values", "cache_params")
 later, and the last one that of models of states only before."""
 
 
-def cache_of(given: Mapping[str, Any]) -> Any:
-    """Return the cache among the arguments or the outputs of a model; None if there is none.
+def cache_of(output: Mapping[str, Any]) -> Any:
+    """Return the cache in the output of a model; None if there is none.
 
-    Its name in the output is not always that of the argument: a model's own code may use the
-    earlier name where transformers renames what comes out.
+    Its name is not always that of the argument: a model's own code may use the earlier name where
+    transformers renames what comes out. Asking the output for that name would print a warning.
     """
-    return next((found for name in CACHE_NAMES if (found := given.get(name)) is not None), None)
+    names = set(output)
+    return next((output[name] for name in CACHE_NAMES if name in names), None)
 
 
 def trunk_of(model: PreTrainedModel) -> PreTrainedModel:
