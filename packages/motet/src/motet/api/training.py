@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from motet.api.code_record import record_code
 from motet.api.objects import Objects
-from motet.api.resuming import Resumed, resumed
+from motet.api.resuming import Resumed, how_to_resume, resumed
 from motet.api.run_warnings import memory_of_run, notes_of_dialogue, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.api.summary import RunSummary, read_summary
@@ -128,7 +128,7 @@ def train_once(
         cluster().check_training(settings)
     endpoint_samplers(settings)  # refuses a missing key now, not after a warm-up
     use_threads(settings)
-    resume_command = _resume_command(place, runs)
+    resume_command = how_to_resume(place, runs, settings)
     stop = StopRequest()
     with ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
@@ -177,11 +177,6 @@ def train_once(
         written = read_summary(folder)
         assert written is not None
         return written
-
-
-def _resume_command(place: Path, runs: Path) -> str:
-    elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
-    return f"motet train {place / 'config.yaml'} --resume{elsewhere}"
 
 
 @contextmanager

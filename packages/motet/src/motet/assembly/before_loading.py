@@ -221,8 +221,9 @@ async def shown_first(setup: TaskSetup, task: Task, seed: int) -> dict[str, Prom
 async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path]) -> list[str]:
     """Check, before any model is loaded, that every first prompt leaves room for a completion.
 
-    Returns warnings: completions that the context cuts off, chats without a chat template,
-    templates that show a date, and texts that spell special tokens.
+    Returns warnings: completions that the context cuts off, chats without a chat template and
+    strings to a model that has one, templates that show a date, and texts that spell special
+    tokens.
 
     Raises: ConfigError that names the agent and both lengths.
     """
@@ -264,6 +265,12 @@ async def check_first_prompts(setup: TaskSetup, bases: Mapping[str, str | Path])
                 "a special token, so the model reads ordinary characters. Only a chat template "
                 f"writes special tokens: use messages, and models.{model}.chat_template=FILE.jinja "
                 "for another form"
+            )
+        if isinstance(prompt, str) and words.chat_template is not None:
+            warnings.append(
+                f"agent {agent} is asked by a plain string: model {model} has a chat template, and "
+                "goes on with a string as with any text, without it. For an answer ask by messages:"
+                ' [motet.Message("user", TEXT)]'
             )
         if not isinstance(prompt, str) and words.chat_template is None:
             warnings += _without_template(config.models[model].path is None, model)

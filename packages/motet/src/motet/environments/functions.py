@@ -4,8 +4,9 @@ All agents write at the same time, once per turn. Between turns each agent reads
 wrote, and the feedback, if there is a function for it. The reward is computed after every turn.
 """
 
+import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from hashlib import blake2b
@@ -23,6 +24,8 @@ from motet.settings import Settings
 from motet.user_code.plugins import load_function
 from motet.user_code.threads import call
 
+ROW, ROW_AND_TEXTS = ("row",), ("row", "texts")
+"""The arguments of the functions."""
 REVISE = "Improve your answer."
 """What an agent reads at a later turn without feedback of its own."""
 
@@ -59,16 +62,18 @@ class FunctionTeam(Environment[FunctionState]):
         itself says so (`motet.Score(..., success=...)`)."""
 
     def __init__(self, options: Options, *, turns: int) -> None:
-        """Raises: ConfigError if a reference does not name a function."""
+        """Raises: ConfigError if a reference does not name a function of these arguments."""
         self.options = options
         self.agents = tuple(options.agents)
         self._turns = turns
         self._prompts = {
-            agent: _function(name, f"agents.{agent}") for agent, name in options.agents.items()
+            agent: _function(name, f"agents.{agent}", ROW) for agent, name in options.agents.items()
         }
-        self._judge = _judge(_function(options.reward, "reward"))
+        self._judge = _judge(_function(options.reward, "reward", ROW_AND_TEXTS))
         self._feedback = (
-            None if options.feedback is None else _function(options.feedback, "feedback")
+            None
+            if options.feedback is None
+            else _function(options.feedback, "feedback", ROW_AND_TEXTS)
         )
 
     def task(self, row: Mapping[str, Any]) -> Task:
@@ -97,7 +102,7 @@ class FunctionTeam(Environment[FunctionState]):
     async def start(self, task: Task, seed: int) -> FunctionState:
         row = task.fields
         asked = {
-            agent: _text(await call(prompt, dict(row)), f"the prompt of agent {agent}")
+            agent: _text(await call(prompt, _Fields(row)), f"the prompt of agent {agent}")
             for agent, prompt in self._prompts.items()
         }
         return FunctionState(row, (), asked)
@@ -129,7 +134,7 @@ class FunctionTeam(Environment[FunctionState]):
         """Return what each agent is asked at the next turn."""
         if self._feedback is None:
             return dict.fromkeys(self.agents, REVISE)
-        given = await call(self._feedback, dict(row), dict(texts))
+        given = await call(self._feedback, _Fields(row), _Fields(texts))
         each = given if isinstance(given, Mapping) else dict.fromkeys(self.agents, given)
         missing = [agent for agent in self.agents if agent not in each]
         if missing:
@@ -140,8 +145,40 @@ class FunctionTeam(Environment[FunctionState]):
         return {agent: _text(each[agent], f"feedback to {agent}") for agent in self.agents}
 
 
-def _function(name: str, key: str) -> Callable[..., Any]:
-    return load_function(name, f"environment.{key}", "a function")
+class MissingField(KeyError):
+    """A field that a function asked for, and those that there are."""
+
+    def __str__(self) -> str:
+        asked, fields = self.args
+        return f"{asked!r}; there are: {', '.join(map(repr, fields)) or 'none'}"
+
+
+class _Fields(dict[str, Any]):
+    """What a function gets, the row or the texts, which says what it has if a field is missing."""
+
+    def __missing__(self, key: str) -> Any:
+        raise MissingField(key, tuple(self))
+
+
+def _function(name: str, key: str, arguments: Sequence[str]) -> Callable[..., Any]:
+    """Return a function that can be called with these arguments, by their place.
+
+    Raises: ConfigError.
+    """
+    function = load_function(name, f"environment.{key}", "a function")
+    try:
+        takes = inspect.signature(function)
+    except (TypeError, ValueError):  # one of C says nothing
+        return function
+    try:
+        takes.bind(*arguments)
+    except TypeError as error:
+        called = getattr(function, "__name__", "function")
+        raise ConfigError(
+            f"environment.{key}: got {called}{takes}; expected a function that is called as "
+            f"{called}({', '.join(arguments)})"
+        ) from error
+    return function
 
 
 def _judge(reward: Callable[..., Any]) -> Callable[[Task, Mapping[str, str]], Any]:
@@ -149,12 +186,15 @@ def _judge(reward: Callable[..., Any]) -> Callable[[Task, Mapping[str, str]], An
 
     @wraps(reward)
     async def judged(task: Task, texts: Mapping[str, str]) -> Any:
-        return await call(reward, dict(task.fields), dict(texts))
+        return await call(reward, _Fields(task.fields), _Fields(texts))
 
     return judged
 
 
 def _text(given: Any, what: str) -> str:
     if not isinstance(given, str) or not given:
-        raise EnvironmentFault(f"{what} is {given!r}; expected a string that is not empty")
+        forgotten = ". Does its function return one?" if given is None else ""
+        raise EnvironmentFault(
+            f"{what} is {given!r}; expected a string that is not empty{forgotten}"
+        )
     return given

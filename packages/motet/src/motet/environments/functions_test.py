@@ -110,7 +110,18 @@ def test_a_row_is_a_task_with_a_stable_id():
             RewardFault,
             "None … reward of writer … finite number",
         ),
-        ({"reward": lambda row, texts: row["no"]}, 1, RewardFault, "KeyError"),
+        (
+            {"reward": lambda row, texts: row["no"]},
+            1,
+            RewardFault,
+            "MissingField: 'no'; there are: 'topic'",
+        ),
+        (
+            {"reward": lambda row, texts: texts["author"]},
+            1,
+            RewardFault,
+            "MissingField: 'author'; there are: 'writer', 'critic'",
+        ),
         ({"feedback": lambda row, texts: None}, 2, EnvironmentFault, "feedback to writer … None"),
         (
             {"feedback": lambda row, texts: {"writer": "x"}},
@@ -131,12 +142,38 @@ def test_a_persons_text_that_is_no_row_is_refused(text):
         made().chat_task(text)
 
 
-def test_a_prompt_must_be_a_string():
-    environment = FunctionTeam(
-        FunctionTeam.Options(agents={"a": keep(lambda row: 3)}, reward=keep(len)), turns=1
-    )
-    with pytest.raises(EnvironmentFault, match=facts("prompt of agent a … 3 … string")):
-        played(environment, {"a": Reply("x")})
+def test_a_field_that_a_row_lacks_is_named_with_those_that_it_has():
+    with pytest.raises(KeyError) as caught:
+        played(made(), said(), row={"colour": "red", "id": 3})
+    assert str(caught.value) == "'topic'; there are: 'colour', 'id'"
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"), [(3, "3 … string"), (None, "None … string … Does its function return")]
+)
+def test_a_prompt_must_be_a_string(returned, said):
+    asked = {"a": keep(lambda row: returned)}
+    options = FunctionTeam.Options(agents=asked, reward=keep(lambda row, texts: 0.0))
+    with pytest.raises(EnvironmentFault, match=facts(f"prompt of agent a … {said}")):
+        played(FunctionTeam(options, turns=1), {"a": Reply("x")})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"reward": lambda texts: 0.0}, r"environment\.reward: got <lambda>\(texts\); expected a "
+         r"function that is called as <lambda>\(row, texts\)"),
+        ({"feedback": lambda row: "x"}, r"environment\.feedback: got <lambda>\(row\); expected"),
+    ],
+)  # fmt: skip
+def test_a_function_of_other_arguments_is_refused_before_anything_is_played(wrong, said):
+    with pytest.raises(ConfigError, match=said):
+        made(**wrong)
+
+
+@pytest.mark.parametrize("reward", [lambda *given: 0.0, lambda row, texts, weight=1: 0.0, max])
+def test_a_function_may_take_more_arguments_or_not_say_which(reward):
+    made(reward=reward)
 
 
 def test_a_reference_must_name_a_function():

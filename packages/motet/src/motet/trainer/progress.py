@@ -70,7 +70,7 @@ class Progress:
 
         Args:
             every: steps per line if there is no terminal. It is increased for long stages, so that
-                a stage prints about six lines at most.
+                a stage prints about six lines at most, but slow steps are not silent for a minute.
             log_completions: whether `completions` shows anything.
         """
         self._console = Console(stderr=True) if console is None else console
@@ -114,7 +114,8 @@ class Progress:
             return
         count = f" {self._done}/{self._total}" if self._total else ""
         what = f"waiting for {self._what}" if self._what else "working"
-        self._print(f"{self._name:<9}{count}  {what}, {_clock_face(now - self._since)} so far", now)
+        said = "  ".join((f"{self._name:<9}{count}", *self._figures, what))
+        self._print(f"{said}, {_clock_face(now - self._since)} so far", now)
 
     def waiting(self, what: str) -> None:
         """Say what the run does now, for a line that is printed if it takes long."""
@@ -138,6 +139,7 @@ class Progress:
         if before is None or not first or before.done != first:
             before = _Interrupted(first, first, 0.0, 0)
         self._name, self._total, self._done, self._what = name, total, first, ""
+        self._figures: list[str] = []
         self._first, self._tokens = before.first, before.tokens
         self._since = now - before.seconds
         if name in self._tasks:
@@ -165,7 +167,8 @@ class Progress:
         self._tokens += tokens
         now = self._clock()
         seconds = max(now - self._since, 1e-9)
-        parts = [f"{name} {value:6.3f}" for name, value in figures.items()]
+        self._figures = [f"{name} {value:6.3f}" for name, value in figures.items()]
+        parts = [*self._figures]
         parts += [f"{self._tokens / seconds:7,.0f} tokens/s"] if self._tokens else []
         left = seconds / max(done - self._first, 1) * (self._total - done)
         parts.append(
@@ -174,7 +177,11 @@ class Progress:
         text = "  ".join(parts)
         if self._console.is_terminal:
             self._bar.update(self._task, completed=done, figures=text)
-        elif done % max(self._every, self._total // 6) == 0 or done == self._total:
+        elif (
+            done % max(self._every, self._total // 6) == 0
+            or done == self._total
+            or now - self._said >= SILENCE_SECONDS / 2
+        ):
             width = len(str(self._total))
             self._print(f"{self._name:<9} {done:>{width}}/{self._total}  {text}", now)
 

@@ -95,6 +95,22 @@ def test_off_a_terminal_there_is_a_line_a_minute_with_what_is_waited_for():
         assert says(line, f"train … 3/60 … the games of step 4 … {waited}")
 
 
+def test_off_a_terminal_slow_steps_have_lines_of_their_own_with_their_figures():
+    out, now = io.StringIO(), [0.0]
+    progress = Progress(console=Console(file=out, width=120, _environ={}), clock=lambda: now[0])
+    progress.stage("train", total=60)
+    for step in (1, 2, 3):
+        now[0] += 20
+        progress.show(step, {"reward": step / 4})
+    progress.waiting("the games of step 4")
+    now[0] += 60
+    progress.break_silence()
+    assert out.getvalue().splitlines() == [
+        "train      2/60  reward  0.500  left 0:19:20",
+        "train     3/60  reward  0.750  waiting for the games of step 4, 0:02:00 so far",
+    ]
+
+
 def test_a_line_of_its_own_is_enough_for_a_minute():
     out, now = io.StringIO(), [0.0]
     progress = Progress(console=Console(file=out, width=120, _environ={}), clock=lambda: now[0])

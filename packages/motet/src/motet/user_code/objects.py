@@ -130,6 +130,15 @@ def is_missing(name: object) -> bool:
     return is_object(name) and not is_found(str(name))
 
 
+def needs_its_program(name: object) -> bool:
+    """Return whether a value of a config is an object that no other process can import: a lambda,
+    or what a main script or a notebook defines."""
+    if not is_object(name):
+        return False
+    module, _, inside = str(name).removeprefix(PREFIX).rpartition("@")[0].partition(":")
+    return module == "__main__" or "<" in inside
+
+
 def found(reference: str) -> Any:
     """Return the object of a reference. A function or class with unchanged source is imported.
 
@@ -150,11 +159,11 @@ def _imported(reference: str) -> Any:
     """
     if only_looks():
         return None
+    if needs_its_program(reference):
+        return None
     module, _, name = reference.removeprefix(PREFIX).rpartition("@")[0].partition(":")
     if module == "rows":
         return _read_rows(reference)
-    if module == "__main__" or "<" in name:
-        return None
     before = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))  # as for package.module:NAME
     try:
