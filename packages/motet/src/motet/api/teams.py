@@ -12,6 +12,7 @@ from motet.config.load import make_config
 from motet.config.schema import RunConfig
 from motet.data.load import load_rows
 from motet.errors import ConfigError
+from motet.safety.visible import Console
 from motet.trainer.callbacks import Callback, OnMetrics
 from motet.user_code.blocking import blocking
 from motet.user_code.objects import keep
@@ -54,6 +55,7 @@ def train_team(
             },
             reward=lambda row, texts: float(texts["critic"] in texts["writer"]),
             model="Qwen/Qwen3-0.6B",
+            steps=20,
         )
 
     Args:
@@ -82,10 +84,28 @@ def train_team(
         rows, agents, reward, model=model, steps=steps, turns=turns, feedback=feedback,
         heldout=heldout, name=name, overrides=overrides,
     )  # fmt: skip
-    return train(
+    summary = train(
         config, callbacks=callbacks, report=report, overwrite=overwrite, resume=resume, runs=runs,
         show=show,
     )  # fmt: skip
+    if show == "auto":
+        Console(stderr=True).print(_reached(summary, Path(runs) / summary.name), soft_wrap=True)
+    return summary
+
+
+def _reached(summary: RunSummary, place: Path) -> str:
+    """Return what a team has reached, and where to look at it."""
+    before, after = (summary.heldout.get(when) for when in ("before", "after"))
+    figures = [
+        f"{figure} {getattr(before, figure):.3f} -> {getattr(after, figure):.3f}"
+        for figure in ("reward", "success")
+        if before is not None and after is not None and getattr(after, figure) is not None
+    ]
+    return (
+        f"{place}, held-out rows: {', '.join(figures) or 'not evaluated'}\n"
+        f"  its games       motet episodes {place}\n"
+        f"  in the browser  motet view {place}"
+    )
 
 
 def team_config(
