@@ -307,6 +307,8 @@ async def _diagnosed(
         own = None if name is None else credit_function(name)
 
         async def fidelity(who: Team) -> Fidelity:
+            turns = len(config.rollout.samples)
+            measured = progress.counter("effects of single answers", turns)
             return await fidelity_of(
                 setup.environment,
                 setup.tasks["eval"][:MOST_TREES],
@@ -316,6 +318,7 @@ async def _diagnosed(
                 config.algorithm,
                 own,
                 config.seed,
+                on_turn=measured,
             )
 
         learned = "a learned reward" if config.reward_model is not None else ""

@@ -85,6 +85,14 @@ PlayTeam: TypeAlias = Callable[..., Any]
 `name` is for people who wait."""
 
 
+OTHERS: Mapping[StandIn, str] = {
+    "start": "untrained",
+    "other": "of the other run",
+    "silent": "mute",
+}
+"""What the agents are that are replaced, for the names of the teams that play."""
+
+
 async def diagnosed(
     environment: Environment[Any],
     team: Team,
@@ -123,8 +131,8 @@ async def diagnosed(
                 continue
             mute = frozenset(agents) - kept
             game = Silenced(environment, mute) if stand_in == "silent" else environment
-            mixture = f"{stand_in} but {' and '.join(sorted(kept)) or 'nobody'}"
-            found: Evaluation = await play(game, of(kept), mixture)
+            who = " and ".join(sorted(kept)) or "nobody as trained"
+            found: Evaluation = await play(game, of(kept), f"{who}, the others {OTHERS[stand_in]}")
             known[kept] = values(found)
             if stand_in == "silent" and len(mute) == 1:
                 (agent,) = mute
@@ -192,7 +200,7 @@ async def _messages(
         return [], "no agent acts after another one has spoken", {}
     if not environment.branches:
         return [], "the environment has branches = False, so a game cannot go on in two ways", {}
-    other: Evaluation = await play(environment, team, "other messages", tag="other", samples=1)
+    other: Evaluation = await play(environment, team, "messages to put in", tag="other", samples=1)
     found: list[MessageEffect] = []
     shuffled: dict[tuple[str, int], Games] = {}
     for sender, turn in sent:
@@ -211,7 +219,8 @@ async def _messages(
             donors["shuffled"] = shifted(real_said, environments)
         for how, given in donors.items():
             game = MessageShuffle(environment, turn, given, sender)
-            played: Evaluation = await play(game, team, f"{how}: {sender}, turn {turn + 1}")
+            name = f"message of {sender} at turn {turn + 1} {how}"
+            played: Evaluation = await play(game, team, name)
             lost = paired_difference(values(real), values(played), seed)
             found.append(MessageEffect(sender, turn + 1, how, lost))
             if how == "shuffled":

@@ -148,8 +148,11 @@ async def fidelity_of(
     own: CreditFunction | None,
     seed: int,
     tag: str = "fidelity",
+    on_turn: Callable[[int], object] = lambda turn: None,
 ) -> Fidelity:
     """Play trees as in training, and measure what some of their completions change.
+
+    `on_turn` gets the number of each turn that has been measured.
 
     Raises: ConfigError if the advantages need more than the rewards (`needs_more`).
     """
@@ -188,6 +191,7 @@ async def fidelity_of(
         effects += await _effects(
             here, turn, again, sampler, team, plan, algorithm, seed, f"{tag}-{turn}"
         )
+        on_turn(turn)
     ordered = sorted(chosen, key=lambda one: len(one.id.path))
     pairs = [
         (one, advantages[one.id], effect)
