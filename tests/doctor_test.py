@@ -31,14 +31,14 @@ def run(found: list[Finding], monkeypatch: pytest.MonkeyPatch, *options: str) ->
 def test_missing_things_cost_and_their_commands_come_last_and_once(monkeypatch, capsys):
     assert run(FOUND, monkeypatch) == 0
     shown = capsys.readouterr().out
-    before, after = shown.split("to mend")
+    before, after = shown.split("to have it, where you need it")
     assert "no cluster" in before
     assert after.split("\n") == ["", '  pip install "motet[cluster]"', ""]
 
 
 def test_something_broken_is_mended_first_and_gives_exit_code_1(monkeypatch, capsys):
     assert run([*FOUND, BROKEN], monkeypatch) == 1
-    mends = capsys.readouterr().out.split("to mend\n")[1].splitlines()
+    mends = capsys.readouterr().out.split("to have it, where you need it\n")[1].splitlines()
     assert mends == ['  pip install "peft>=0.19"', '  pip install "motet[cluster]"']
 
 

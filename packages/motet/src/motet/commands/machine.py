@@ -49,6 +49,6 @@ def _print_findings(found: Sequence["Finding"]) -> None:
     order = sorted(found, key=lambda one: one.status != "broken")
     mends = list(dict.fromkeys(one.mend for one in order if one.mend))
     if mends:
-        out.print("to mend", style="bold")
+        out.print("to have it, where you need it", style="bold")
         for mend in mends:
             out.print(f"  {mend}", soft_wrap=True)

@@ -46,7 +46,8 @@ def validate_options(
             f"{_prefix(places, at)}{error}; expected plain values, as in a YAML file"
         ) from error
     except ValidationError as error:
-        raise ConfigError("\n".join(_complaints(error, model, data, places, at))) from error
+        # The lines say all that pydantic's own do.
+        raise ConfigError("\n".join(_complaints(error, model, data, places, at))) from None
 
 
 def _beyond_json(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
@@ -103,7 +104,7 @@ def _complaints(
             advice = (model.advises(name) if not at else None) or _meant(name, valid)
             lines[f"{prefix}{key}: unknown key; {advice}"] = []
         elif kind == "missing":
-            lines[f"{prefix}{key}: missing; it has no default"] = []
+            lines[f"{prefix}{key}: missing; it has no default{_others(path, data)}"] = []
         elif kind in ("value_error", "motet"):
             lines[prefix + (text if not key or text.startswith(key) else f"{key}: {text}")] = []
         elif kind in _WISHES or text.startswith("Input should be "):
@@ -127,6 +128,14 @@ def _complaints(
         + (examples.get(start, "") if wishes == ["a list"] else "")
         for start, wishes in lines.items()
     ]
+
+
+def _others(path: KeyPath, data: Mapping[str, Any]) -> str:
+    """Return the other names of a section whose names a user chooses, one of which may be meant."""
+    if len(path) != 3 or path[0] not in ("models", "policies", "team"):
+        return ""
+    others = [name for name in data[str(path[0])] if name != path[1]]
+    return f". Or is {path[1]} one of {', '.join(others)}?" if others else ""
 
 
 _WISHES = {

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from pydantic import Field
 
+from motet.config.load import load_config
 from motet.config.validation import validate_options
 from motet.config.yaml import read_yaml
 from motet.errors import ConfigError
@@ -113,3 +114,10 @@ def test_a_long_key_does_not_make_a_long_line():
     with pytest.raises(ConfigError) as refused:
         validate_options(Options, {"size": 1, "x" * 5000: 1}, {})
     assert len(str(refused.value)) < 300
+
+
+def test_a_name_of_a_section_that_is_new_by_mistake_is_told_from_the_others():
+    said = r"team\.axu\.policy: missing; it has no default\. Or is axu one of aux, main\?"
+    with pytest.raises(ConfigError, match=said) as caught:
+        load_config("quickstart", ["team.axu.decode.max_new_tokens=3"])
+    assert caught.value.__suppress_context__  # what pydantic says is in the line
