@@ -261,6 +261,8 @@ def diagnose(call: ApiCall, as_json: AsJson = False) -> None:
     say_on_stderr(kept)
 
 
+_FEW_COMPLETIONS = 20
+"""With fewer the interval of a correlation says nothing, and is sometimes empty."""
 _STAND_INS = {
     "start": "as before reinforcement learning",
     "other": "of the other run",
@@ -302,7 +304,8 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
         out.print("  no bits: too many different messages or answers for so few games")
     for agent, others in found.distances.items():
         far = ", ".join(f"{other} {estimate.mean:.2f}" for other, estimate in others.items())
-        out.print(f"  nats per answer of {agent} from the policy of: {far}", soft_wrap=True)
+        said = f"  {agent} answers unlike (nats per answer, 0 if they answer alike): {far}"
+        out.print(said, soft_wrap=True)
     for agent, share in found.unearned.items():
         if share is not None:
             said = f"  {agent} would still get {share:.0%} of its reward if it said nothing"
@@ -310,7 +313,13 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
     if found.without_fidelity:
         said = f"  no fidelity of credit: the advantages need {found.without_fidelity}"
         out.print(said, soft_wrap=True)
-    if found.fidelity is not None and found.fidelity.all is not None:
+    if found.fidelity is not None and found.fidelity.completions < _FEW_COMPLETIONS:
+        out.print(
+            f"  no fidelity of credit: {found.fidelity.completions} completions are too few, play "
+            "more tasks (evaluation.tasks)",
+            soft_wrap=True,
+        )
+    elif found.fidelity is not None and found.fidelity.all is not None:
         each = {"all": found.fidelity.all, **found.fidelity.agents}
         told = ", ".join(
             f"{name} {estimated(one).replace(chr(10), ', ')}" for name, one in each.items()
@@ -325,7 +334,10 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
             f"{name} {one.mean:.0%}" for name, one in found.fidelity.own.items() if one is not None
         )
         if told:
-            said = f"  share of an agent's returns that its own completion decides: {told}"
+            said = (
+                f"  share of an agent's returns that its own completion decides: {told} (the "
+                "rest is what others say, and what comes later)"
+            )
             out.print(said, soft_wrap=True)
     if found.idle:
         out.print(
