@@ -21,7 +21,7 @@ from motet.errors import ConfigError
 from motet.safety.reading import WEIGHTS, check_regular, read_json
 from motet.trainer.checkpoint import file_hash
 from motet.trainer.run_folder import RunFolder, write_json
-from motet.user_code.objects import is_object
+from motet.user_code.objects import is_object, needs_its_program
 from motet.user_code.plugins import code_behind, look_at
 
 CodeOfKeys: TypeAlias = dict[str, dict[str, Any]]
@@ -36,6 +36,12 @@ class ComputedWith:
     """Distribution -> its version. Empty if it was not recorded."""
     code: CodeOfKeys
     """The user's own files."""
+
+
+def needs_program(config: RunConfig) -> bool:
+    """Return whether a config has functions that only the program has which passed them."""
+    named = (one for _, one in strings(config.model_dump(mode="json"), ""))
+    return any(map(needs_its_program, named))
 
 
 def loaded_code(config: RunConfig) -> CodeOfKeys:

@@ -22,7 +22,7 @@ from motet.trainer.metrics import kept_lines
 from motet.trainer.run_folder import RunFolder
 from motet.trainer.run_state import fingerprint, machine
 from motet.trainer.saving import check_state
-from motet.user_code.objects import described, is_object, needs_its_program
+from motet.user_code.objects import described, is_object
 
 _SERVICE = r"(base_url|key_variable|timeout_seconds|retries|concurrency)"
 FREE = re.compile(
@@ -171,14 +171,6 @@ def _may_grow(before: RunConfig, settings: RunConfig) -> bool:
         and now > then
         and all(rate.schedule == "constant" for rate in rates)
     )
-
-
-def how_to_resume(place: Path, runs: Path, settings: RunConfig) -> str:
-    """Return how a run goes on: by the command, or by the call if it alone has the functions."""
-    if any(map(needs_its_program, _flat(settings.model_dump(mode="json")).values())):
-        return "the same call of this program, with resume=True"
-    elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
-    return f"motet train {place / 'config.yaml'} --resume{elsewhere}"
 
 
 def _flat(value: Any, key: str = "") -> dict[str, Any]:

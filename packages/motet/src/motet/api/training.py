@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from motet.api.code_record import record_code
+from motet.api.code_record import needs_program, record_code
 from motet.api.objects import Objects
-from motet.api.resuming import Resumed, how_to_resume, resumed
+from motet.api.resuming import Resumed, resumed
 from motet.api.run_warnings import memory_of_run, notes_of_dialogue, rewards_of, warnings_of
 from motet.api.setup import ConfigLike, Show, read_config, setup_in_scratch
 from motet.api.summary import RunSummary, read_summary
@@ -177,6 +177,14 @@ def train_once(
         written = read_summary(folder)
         assert written is not None
         return written
+
+
+def how_to_resume(place: Path, runs: Path, settings: RunConfig) -> str:
+    """Return how a run goes on: by the command, or by the call if it alone has the functions."""
+    if needs_program(settings):
+        return "the same call of this program, with resume=True"
+    elsewhere = "" if runs == Path("runs") else f" --runs {runs}"
+    return f"motet train {place / 'config.yaml'} --resume{elsewhere}"
 
 
 @contextmanager

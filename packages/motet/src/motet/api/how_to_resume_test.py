@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from motet.api.resuming import how_to_resume
 from motet.api.teams import team_config
+from motet.api.training import how_to_resume
 
 
 def line(row):
