@@ -8,6 +8,7 @@ import pytest
 import motet_compare
 from motet.commands.main import main
 from motet.errors import ConfigError
+from motet.evaluation.intervals import Estimate
 from motet_compare.information import SharedBits
 from tests.small_runs import run_config
 
@@ -144,6 +145,28 @@ def test_the_command_says_it_and_keeps_it(run, found, monkeypatch, capsys):
     assert told["games"] == 4
     assert "b" in told["idle"]
     assert list((run / "evaluations").glob("diagnosis*.json"))
+
+
+def test_few_completions_are_not_correlated(run, found, capsys):
+    from motet_compare.command import print_diagnosis
+
+    for completions, said in (
+        (20, "correlation of advantages"),
+        (19, "19 completions are too few"),
+    ):
+        fidelity = replace(found.fidelity, all=Estimate(0.5, 0.1, 0.9), completions=completions)
+        print_diagnosis(run, replace(found, fidelity=fidelity))
+        shown = " ".join(capsys.readouterr().out.split())
+        assert said in shown
+        assert ("correlation of advantages" in shown) == (completions == 20)
+
+
+def test_what_is_played_is_named_in_words(run, capfd):
+    motet_compare.diagnose(run, tasks=2, samples=1)
+    said = capfd.readouterr().err
+    for stage in ("all saying nothing", "a, the others as before reinforcement learning",
+                  "message of a at turn 1 shuffled", "effects of single answers"):  # fmt: skip
+        assert stage in said
 
 
 def test_a_config_has_no_start_beside_it(run):

@@ -58,6 +58,16 @@ def test_lambdas_and_rows_give_a_run():
         assert isinstance(played.ask("writer", "sea"), str)
 
 
+def test_a_team_says_at_its_end_what_it_reached_and_where_its_games_are(capfd):
+    summary = motet.train_team(
+        ROWS, {"writer": writer}, reward, steps=2, overrides=SMALL, show="auto"
+    )
+    before, after = (summary.heldout[when].reward for when in ("before", "after"))
+    said = capfd.readouterr().err
+    assert f"runs/team, held-out rows: reward {before:.3f} -> {after:.3f}, success " in said
+    assert "motet episodes runs/team" in said
+
+
 def test_each_agent_learns_from_the_number_that_the_reward_returned_for_it(capsys):
     def game(row, texts):
         won = float(texts["writer"] > texts["critic"])

@@ -263,11 +263,6 @@ def diagnose(call: ApiCall, as_json: AsJson = False) -> None:
 
 _FEW_COMPLETIONS = 20
 """With fewer the interval of a correlation says nothing, and is sometimes empty."""
-_STAND_INS = {
-    "start": "as before reinforcement learning",
-    "other": "of the other run",
-    "silent": "saying nothing",
-}
 
 
 def print_diagnosis(target: Path, found: "Diagnosis") -> None:
@@ -349,8 +344,10 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
 
 
 def _print_contributions(target: Path, measure: str, found: "Contributions") -> None:
+    from motet_compare.contributions import STAND_INS
+
     table = titled(
-        f"{target}: {measure}, beside agents {_STAND_INS[found.stand_in]}",
+        f"{target}: {measure}, beside agents {STAND_INS[found.stand_in]}",
         ["agent", "contributes", "lost without it", "gained by it alone"],
     )
     table.show_lines = True

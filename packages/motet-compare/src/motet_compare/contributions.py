@@ -17,6 +17,12 @@ from motet.environments.wrapper import Wrapper
 from motet.evaluation.intervals import Estimate, estimate, paired_difference
 
 StandIn: TypeAlias = Literal["start", "other", "silent"]
+STAND_INS: Mapping[StandIn, str] = {
+    "start": "as before reinforcement learning",
+    "other": "of the other run",
+    "silent": "saying nothing",
+}
+"""What the agents are that are replaced."""
 Values: TypeAlias = Sequence[float | None]
 """The mean success, or reward, of each task; None where it has none."""
 SAYS_NOTHING = Reply("", "stop")

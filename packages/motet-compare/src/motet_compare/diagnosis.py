@@ -17,6 +17,7 @@ from motet.evaluation.influence import Influence, influence
 from motet.evaluation.intervals import Estimate, estimate, game_count, paired_difference
 from motet.evaluation.playthrough import Games, rewards, successes, valid_games
 from motet_compare.contributions import (
+    STAND_INS,
     Contributions,
     Silenced,
     StandIn,
@@ -85,14 +86,6 @@ PlayTeam: TypeAlias = Callable[..., Any]
 `name` is for people who wait."""
 
 
-OTHERS: Mapping[StandIn, str] = {
-    "start": "untrained",
-    "other": "of the other run",
-    "silent": "mute",
-}
-"""What the agents are that are replaced, for the names of the teams that play."""
-
-
 async def diagnosed(
     environment: Environment[Any],
     team: Team,
@@ -131,8 +124,8 @@ async def diagnosed(
                 continue
             mute = frozenset(agents) - kept
             game = Silenced(environment, mute) if stand_in == "silent" else environment
-            who = " and ".join(sorted(kept)) or "nobody as trained"
-            found: Evaluation = await play(game, of(kept), f"{who}, the others {OTHERS[stand_in]}")
+            name = f"{' and '.join(sorted(kept))}, the others" if kept else "all"
+            found: Evaluation = await play(game, of(kept), f"{name} {STAND_INS[stand_in]}")
             known[kept] = values(found)
             if stand_in == "silent" and len(mute) == 1:
                 (agent,) = mute
