@@ -20,9 +20,9 @@ from typing import Any
 from pydantic import Field
 
 from motet.core import Message, Prompt, Score, Task
+from motet.environments.free_form import Agents, FreeForm, Player
 from motet.environments.splits import part_of
 from motet.errors import ConfigError, EnvironmentFault, MotetError
-from motet.rollout.freeform import Agents, FreeForm, Player
 from motet.settings import Settings
 from motet_foreign.boundary import inside, needed
 from motet_foreign.success import success_of
@@ -36,7 +36,8 @@ class Verifiers(FreeForm):
     Success is the mean reward of the traces that have one, from 0 to 1.
     """
 
-    task = None  # type: ignore[assignment] # its tasks are the taskset's, not those of rows
+    # Its tasks are the taskset's, not those of rows.
+    task = chat_task = None  # type: ignore[assignment]
 
     class Options(Settings):
         """Options of a taskset of verifiers."""

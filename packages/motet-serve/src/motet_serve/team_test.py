@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 
 from motet.core import Environment, Message, Task, Team, Transition
+from motet.environments.free_form import FreeForm
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
 from motet.errors import ConfigError
-from motet.rollout.freeform import FreeForm
 from motet.settings import Decode, Plan
 from motet_serve.team import AnswerSettings, ChatTeam, Unanswered
 from tests.fixtures.asked_teams import AGENTS, Saying, saying_team

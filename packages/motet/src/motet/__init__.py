@@ -72,13 +72,13 @@ if TYPE_CHECKING:
     from motet.core import Votes as Votes
     from motet.credit.own import CreditStep as CreditStep
     from motet.environments.check import check_environment as check_environment
+    from motet.environments.free_form import FreeForm as FreeForm
     from motet.environments.mixture import Mixture as Mixture
     from motet.evaluation.evaluate import EvaluationResult as EvaluationResult
     from motet.losses import LossInputs as LossInputs
     from motet.losses import PolicyLoss as PolicyLoss
     from motet.losses import token_ratio as token_ratio
     from motet.models.function_tools import tool as tool
-    from motet.rollout.freeform import FreeForm as FreeForm
     from motet.settings import Algorithm as Algorithm
     from motet.settings import Settings as Settings
     from motet.trainer.callbacks import Callback as Callback
@@ -101,7 +101,7 @@ _LATER = {
     "motet.evaluation.evaluate": "EvaluationResult",
     "motet.losses": "LossInputs PolicyLoss token_ratio",
     "motet.models.function_tools": "tool",
-    "motet.rollout.freeform": "FreeForm",
+    "motet.environments.free_form": "FreeForm",
     "motet.settings": "Algorithm Settings",
     "motet.trainer.callbacks": "Callback stop_when",
     "motet.user_code.tool_runs": "ToolError",

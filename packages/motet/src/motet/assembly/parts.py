@@ -11,10 +11,10 @@ from motet.config.schema import RunConfig
 from motet.config.validation import validate_options
 from motet.config.yaml import KeyPath, dotted
 from motet.core import Environment
+from motet.environments.free_form import FreeForm
 from motet.environments.mixture import Mixture
 from motet.environments.registry import check_is_environment, create, resolve
 from motet.errors import ConfigError
-from motet.rollout.freeform import FreeForm
 from motet.settings import Settings
 from motet.trainer.components import Comparator
 from motet.user_code.named_parts import find_part

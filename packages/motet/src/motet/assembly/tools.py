@@ -9,12 +9,12 @@ from motet.config.schema import RunConfig
 from motet.config.sections import McpServer
 from motet.core import Environment, class_name
 from motet.core.tools import Tool, wrong_tool
+from motet.environments.free_form import FreeForm
 from motet.environments.python_tool import PythonTool
 from motet.environments.tool_use import ToolGame
 from motet.environments.wrapper import Wrapper
 from motet.errors import ConfigError
 from motet.models.function_tools import tool
-from motet.rollout.freeform import FreeForm
 from motet.settings import ToolUse
 from motet.user_code.plugins import load_object
 

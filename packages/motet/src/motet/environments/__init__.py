@@ -4,6 +4,7 @@ Each file defines one environment with its own `Options`. registry.py finds envi
 
     quickstart relay debate_tiny    embedded environments, which generate their own tasks
     functions                       a team whose prompts and reward are functions of a row
+    free_form                       a team described by one coroutine that asks the agents
     history                         which earlier turns are part of an agent's prompt
     debating                        what debates share: votes, and verifiers of answers
     rewarded                        wraps an environment: replaces its reward

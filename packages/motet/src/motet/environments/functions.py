@@ -5,20 +5,18 @@ wrote, and the feedback, if there is a function for it. The reward is computed a
 """
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from hashlib import blake2b
 from typing import Any
 
 from pydantic import Field
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
-from motet.core.row_values import identity
 from motet.environments.chat_texts import one_or_each
 from motet.environments.history import Exchange, History, compose
 from motet.environments.reward import ask
+from motet.environments.rows import row_in, task_of
 from motet.errors import ConfigError, EnvironmentFault, shortened
 from motet.settings import Settings
 from motet.user_code.plugins import load_function
@@ -77,23 +75,11 @@ class FunctionTeam(Environment[FunctionState]):
         )
 
     def task(self, row: Mapping[str, Any]) -> Task:
-        """Return a row as a task. Its id is the row's `id`, or a hash of the row."""
-        text = identity(dict(row))
-        digest = blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-        return Task(str(row["id"]) if "id" in row else digest, dict(row))
+        return task_of(row)
 
     def chat_task(self, text: str) -> Task:
         """Read a row as a JSON object. Raises: ConfigError if the text is none."""
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise ConfigError(
-                f"got {shortened(text)!r}; expected a row of this team's data as a JSON object, "
-                'such as {"topic": "the sea"}: its prompts are functions of a row'
-            )
-        return self.task(row)
+        return task_of(row_in(text))
 
     def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
         """Return the last text of each agent."""
@@ -118,7 +104,8 @@ class FunctionTeam(Environment[FunctionState]):
     ) -> Transition:
         """Raises: RewardFault for a wrong reward; EnvironmentFault for a wrong feedback."""
         texts = {agent: reply.text for agent, reply in replies.items()}
-        scored = await ask(self._judge, Task("row", state.row), texts, self.agents)
+        row = Task(shortened(str(dict(state.row))), state.row)
+        scored = await ask(self._judge, row, texts, self.agents)
         reached = sum(scored.rewards.values()) / len(scored.rewards) >= self.options.success_at
         played = (*state.turns, Exchange(state.asked, texts))
         last = len(played) == self._turns

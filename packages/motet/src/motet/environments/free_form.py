@@ -28,8 +28,9 @@ from typing import Any
 
 from motet.core import Environment, Prompt, Reply, Score, Task, Transition
 from motet.core.accepted import as_prompt
-from motet.core.seeding import derive
 from motet.core.tools import Tool, wrong_tool
+from motet.environments.chat_texts import one_or_each
+from motet.environments.rows import row_in, task_of
 from motet.errors import ConfigError, EnvironmentFault
 from motet.settings import ToolUse
 from motet.user_code.timeout_guard import retrieve_exception
@@ -300,8 +301,21 @@ class FreeForm(Environment[Transcript]):
         """Those of the tools that a question offers: a run sets its section `tools`."""
 
     def task(self, row: Mapping[str, Any]) -> Task:
-        """Return a dataset row as a task. Its id is a hash of the row."""
-        return Task(f"{derive(sorted(row.items())):016x}", row)
+        return task_of(row)
+
+    def chat_task(self, text: str) -> Task:
+        """Read a row as a JSON object. Raises: ConfigError if the text is none."""
+        try:
+            return task_of(row_in(text))
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error}. For other texts define chat_task in a subclass of FreeForm: "
+                "docs/serving.md has an example"
+            ) from error
+
+    def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
+        """Return the last text of each agent."""
+        return one_or_each(texts, self.agents)
 
     async def start(self, task: Task, seed: int) -> Transcript:
         run, runs = ProgramRun(self._program, task, self.agents, (), self.limits), set[ProgramRun]()

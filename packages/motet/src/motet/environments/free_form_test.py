@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from motet.core import Episode, Message, Reply, Round, Score, Task, ToolCall, Transition, walk
+from motet.environments.free_form import Agents, FreeForm, FreeFormProgram, Transcript
 from motet.errors import ConfigError, EnvironmentFault
 from motet.rollout.collect import collect
-from motet.rollout.freeform import Agents, FreeForm, FreeFormProgram, Transcript
 from motet.settings import Plan, ToolUse
 from tests.fixtures.fake_rollouts import KeySampler, team_of
-from tests.fixtures.messages import says
+from tests.fixtures.messages import facts, says
 
 TASK = Task("t", {"question": "why?"})
 
@@ -489,6 +489,16 @@ def test_rewards_for_a_part_of_the_agents_are_a_fault() -> None:
     fault = _play(forgets, ("solver", "critic"), (1,)).fault
     assert fault is not None
     assert says(fault.message, "rewards for solver … every agent … solver, critic")
+
+
+def test_a_row_is_named_by_its_id_else_by_a_hash_and_a_person_types_one() -> None:
+    game = FreeForm(talk, agents=["solver", "critic"])
+    assert game.task({"id": 7, "question": "why?"}) == Task("7", {"id": 7, "question": "why?"})
+    assert game.chat_task('{"question": "why?"}') == game.task({"question": "why?"})
+    assert game.task({"question": "why?"}).id != game.task({"question": "how?"}).id
+    assert game.chat_answer(TASK, {"solver": "a", "critic": " a "}) == "a"
+    with pytest.raises(ConfigError, match=facts("'why?' … JSON object … chat_task … docs/serving")):
+        game.chat_task("why?")
 
 
 def test_a_program_that_asks_nobody_is_a_fault() -> None:
