@@ -322,6 +322,9 @@ def main(parts: Mapping[str, Part], page: Path, make: str = "make results") -> N
         for seed in one.seeds
         if not so_far
     )
+    if all(parts[name].keeps for name in names):
+        # What is stopped early has the first seeds of all experiments, and no others of a few.
+        wanted = dict.fromkeys(sorted(wanted, key=lambda job: job[2]))
     with ThreadPoolExecutor(2) as pool:
         for line in pool.map(lambda job: job[0](*job[1:]), wanted):
             print(line, flush=True)

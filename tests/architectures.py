@@ -43,6 +43,8 @@ MIXED: Mapping[str, Any] = {
     "sliding_window": WINDOW,
 }
 """One layer with a sliding window of `WINDOW` tokens, and one with full attention."""
+PER_LAYER = {"vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 8}
+"""An embedding for each layer, as Gemma 4 has."""
 HEADLESS = {name: size for name, size in SIZES.items() if name != "head_dim"}
 ROPE = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
 CAPPED = {"final_logit_softcapping": 2.0}
@@ -54,6 +56,7 @@ HYBRID: Mapping[str, Any] = {
 """One layer with linear attention, and one with full attention."""
 MAMBA: Mapping[str, Any] = {
     "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 2, "mamba_d_state": 8,
+    "mamba_chunk_size": 16,
 }  # fmt: skip
 EYES: Mapping[str, Any] = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -101,7 +104,7 @@ _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "gemma3", {"text_config": SIZES, "vision_config": EYES, "mm_tokens_per_image": 4},
     ),
     "gemma 4 with pictures": (
-        "gemma4", {"text_config": SIZES, "vision_config": EYES, "audio_config": None},
+        "gemma4", {"text_config": {**SIZES, **PER_LAYER}, "vision_config": EYES, "audio_config": None},
     ),
     "glm 4v": (
         "glm4v",
@@ -155,7 +158,7 @@ _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "smolvlm",
         {"text_config": {**SIZES, "model_type": "llama"}, "vision_config": EYES},
     ),
-    "gemma 4": ("gemma4_text", {**SIZES, **MIXED}),
+    "gemma 4": ("gemma4_text", {**SIZES, **MIXED, **PER_LAYER}),
     "glm": ("glm", SIZES),
     "glm 4": ("glm4", SIZES),
     "glm 4 moe": ("glm4_moe", EXPERTS),
@@ -187,7 +190,8 @@ _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "mamba_dt_rank": 4, "use_mamba_kernels": False}),
     "jetmoe": ("jetmoe", {**EXPERTS, "kv_channels": 8}),
     "kimi linear": ("kimi_linear",
-        {**LATENT, "layer_types": ["linear_attention", "full_attention"]}),
+        {**LATENT, "layer_types": ["linear_attention", "full_attention"],
+            "linear_head_dim": 8, "linear_num_heads": 4}),
     "lfm 2": ("lfm2", {**SIZES, "layer_types": ["conv", "full_attention"]}),
     "lfm 2 moe": ("lfm2_moe",
         {**EXPERTS, "layer_types": ["conv", "full_attention"], "num_dense_layers": 1}),
@@ -205,7 +209,7 @@ _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "mamba": ("mamba", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2,
         "state_size": 4}),
     "mamba 2": ("mamba2", {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2,
-        "state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 2}),
+        "state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 16}),
     "minimax m2": ("minimax_m2", EXPERTS),
     "ministral": ("ministral", {**SIZES, **MIXED}),
     "ministral 3": ("ministral3", SIZES),
@@ -219,7 +223,7 @@ _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "nanochat": ("nanochat", {**SIZES, **CAPPED}),
     "nemotron": ("nemotron", SIZES),
     "nemotron h": ("nemotron_h", {**SIZES, "mamba_num_heads": 8, "mamba_head_dim": 8,
-        "n_groups": 2, "ssm_state_size": 8, "time_step_min": 1e-9}),
+        "n_groups": 2, "ssm_state_size": 8, "time_step_min": 1e-9, "chunk_size": 16}),
     "olmo": ("olmo", SIZES),
     "olmo 2": ("olmo2", SIZES),
     "olmo 3": ("olmo3", {**SIZES, **MIXED}),

@@ -21,11 +21,15 @@ FIGURES = (
 def print_evaluation(target: Path, figures: "EvaluationResult") -> None:
     table = titled(str(target), ["figure", "value", "95 %"])
     for name in FIGURES:
+        if name == "final_reward" and len(figures.by_turn) <= 1:
+            continue  # the reward
         ends = (figures.interval or {}).get(name)
         table.add_row(name, figure(getattr(figures, name)), "" if ends is None else span(*ends))
     for name, value in (figures.time or {}).items():
         table.add_row(name, figure(value))
     for k, value in figures.pass_at.items():
+        if list(figures.pass_at) == [1] and figures.success is not None:
+            continue  # the success
         table.add_row(f"pass@{k}", figure(value))
     for name, own in (figures.environments or {}).items():
         table.add_row(f"success {name}", figure(own.success))

@@ -9,15 +9,16 @@ error that names the file and the key.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from math import isnan
 from pathlib import Path
 from typing import Any, Literal
 
 from motet.errors import ConfigError, shortened
 from motet.safety import temporary
-from motet.safety.reading import CONFIG, WEIGHTS, check_regular, read_json
+from motet.safety.reading import CONFIG, WEIGHTS, check_regular, parse_json, read_bytes, read_json
 from motet.user_code.plugins import look_at
 
 CONFIG_FILE, GENERATION = "config.json", "generation_config.json"
@@ -216,26 +217,40 @@ def read_object(path: Path, most: int = CONFIG) -> dict[str, Any]:
 
     Raises: ConfigError.
     """
-    said = read_json(path, most)
+    return _object(path, read_json(path, most))
+
+
+def _object(path: Path, said: Any) -> dict[str, Any]:
+    """Return what a file says if it is keys and values. Raises: ConfigError."""
     if not isinstance(said, dict):
         raise ConfigError(f"{path}: got {shown(said)}, expected keys and values")
-    _check_values(path, said, 0)
-    return said
+    level: list[dict[str, Any] | list[Any]] = [said]
+    for _ in range(DEEPEST + 1):
+        values = [
+            value
+            for one in level
+            for value in ((*one, *one.values()) if isinstance(one, dict) else one)
+        ]
+        _check_values(path, values)
+        level = [value for value in values if isinstance(value, dict | list)]
+        if not level:
+            return said
+    raise ConfigError(f"{path} is nested too deeply; expected at most {DEEPEST} levels")
 
 
-def _check_values(path: Path, value: Any, depth: int) -> None:
-    if depth > DEEPEST:
-        raise ConfigError(f"{path} is nested too deeply; expected at most {DEEPEST} levels")
-    if isinstance(value, float) and isnan(value):
-        raise ConfigError(f"{path}: got {value}, expected numbers")
-    if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
+def _check_values(path: Path, values: Sequence[Any]) -> None:
+    """Raises: ConfigError for a NaN, and for a string that is no text. A vocabulary has hundreds of
+    thousands of values, so they are looked at together."""
+    if any(isinstance(value, float) and isnan(value) for value in values):
+        raise ConfigError(f"{path}: got nan, expected numbers")
+    texts = [value for value in values if isinstance(value, str)]
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        wrong = next(text for text in texts if re.search("[\ud800-\udfff]", text))
         raise ConfigError(
-            f"{path}: got {shown(value)}, which contains a lone surrogate; expected valid Unicode"
-        )
-    if isinstance(value, dict | list):
-        for item in (*value, *value.values()) if isinstance(value, dict) else value:
-            if isinstance(item, dict | list | float | str):
-                _check_values(path, item, depth + 1)
+            f"{path}: got {shown(wrong)}, which contains a lone surrogate; expected valid Unicode"
+        ) from None
 
 
 def shown(value: Any) -> str:
@@ -254,9 +269,22 @@ MOST_GROWTH = 10_000
 def check_tokenizer(path: Path) -> None:
     """Raise ConfigError for a tokenizer that would take endless time for every string.
 
-    This process could not interrupt it.
+    This process could not interrupt it. The same contents are checked once, because a run reads the
+    tokenizer of a model a dozen times.
     """
-    said = read_object(path, VOCABULARY)
+    content = read_bytes(path, VOCABULARY)
+    digest = blake2b(content).digest()
+    if digest not in _CHECKED:
+        _check_contents(path, content)
+        _CHECKED.add(digest)
+
+
+_CHECKED: set[bytes] = set()
+"""Digests of the contents that `check_tokenizer` has found good in this process."""
+
+
+def _check_contents(path: Path, content: bytes) -> None:
+    said = _object(path, parse_json(path, content))
     check_count(path, "added_tokens", said.get("added_tokens") or ())
     if _growth(said.get("normalizer")) > MOST_GROWTH:
         # The added tokens are normalized when the file is read.

@@ -333,3 +333,41 @@ def test_what_may_not_be_read_of_an_adapter_is_one_line(
         match=r"\A[^\n]+ cannot be (read|accessed): Permission denied; expected [^\n]+\Z",
     ):
         backbone.load_adapter("a", tmp_path / "adapter")
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return {"a": nested(levels - 1)} if levels else {"a": "é"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (nested(folders.DEEPEST), None),
+        (nested(folders.DEEPEST + 1), "nested too deeply … at most 20"),
+        ({"a": [{"b": ["x", "y\ud800"]}]}, "'y\\ud800' … lone surrogate"),
+        ({"a": {"\udfff": 1}}, "'\\udfff' … lone surrogate"),
+        ({"a": ["\ud83d", "\ude00"]}, "'\\ud83d' … lone surrogate"),
+        ({"a": [1, [2.0, float("nan")]]}, "got nan … numbers"),
+    ],
+)
+def test_values_are_checked_at_every_depth(said: dict[str, Any], why: str | None, tmp_path: Path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(said))
+    if why is None:
+        assert folders.read_object(file) == said
+        return
+    with pytest.raises(ConfigError, match=facts(why)):
+        folders.read_object(file)
+
+
+def test_the_same_tokenizer_is_checked_once_and_another_one_again(model: Path, monkeypatch: Any):
+    file = model / "tokenizer.json"
+    folders.check_tokenizer(file)
+    with monkeypatch.context() as changed:
+        changed.setattr(folders, "parse_json", None)  # whatever is checked again would call it
+        folders.check_tokenizer(file)
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps({**said, "decoder": {"Regex": "a"}}))
+    for _ in range(2):  # what is refused stays refused
+        with pytest.raises(ConfigError, match=facts("decoder: got a pattern")):
+            folders.check_tokenizer(file)

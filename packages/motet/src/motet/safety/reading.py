@@ -93,8 +93,14 @@ def read_text(path: Path, most: int = CONFIG) -> str:
 def read_json(path: Path, most: int = CONFIG) -> Any:
     """Parse a JSON file. Raises: as `open_regular`; ConfigError for invalid or too deeply nested
     JSON."""
+    return parse_json(path, read_bytes(path, most))
+
+
+def parse_json(path: Path, content: bytes) -> Any:
+    """Parse the content of a JSON file. Raises: ConfigError that names the file for invalid or too
+    deeply nested JSON."""
     try:
-        return json.loads(read_text(path, most))
+        return json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigError(f"{path} is not JSON in UTF-8: {said}") from error
