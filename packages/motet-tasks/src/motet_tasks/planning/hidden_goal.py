@@ -95,9 +95,8 @@ class HiddenGoal(Environment[Sight]):
         return different_tasks(
             self.name,
             lambda draw: self.draw(draw).rows(),
-            train=self.options.train_tasks,
-            held_out=self.options.eval_tasks,
-            split=split,
+            self.options,
+            split,
         )
 
     async def start(self, task: Task, seed: int) -> Sight:

@@ -77,9 +77,8 @@ class TinySudoku(Environment[Halves]):
         return different_tasks(
             self.name,
             lambda draw: draw_halves(draw, self.options.empty),
-            train=self.options.train_tasks,
-            held_out=self.options.eval_tasks,
-            split=split,
+            self.options,
+            split,
         )
 
     async def start(self, task: Task, seed: int) -> Halves:
