@@ -104,7 +104,8 @@ _SOUND: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "gemma3", {"text_config": SIZES, "vision_config": EYES, "mm_tokens_per_image": 4},
     ),
     "gemma 4 with pictures": (
-        "gemma4", {"text_config": {**SIZES, **PER_LAYER}, "vision_config": EYES, "audio_config": None},
+        "gemma4",
+        {"text_config": {**SIZES, **PER_LAYER}, "vision_config": EYES, "audio_config": None},
     ),
     "glm 4v": (
         "glm4v",
