@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from motet import load_run
 from motet.commands.main import main
 from motet.config.load import load_config
 from motet.config.paths import config_path
+from motet.user_code.blocking import TOGETHER_SECONDS
 from tests.fixtures.messages import says
 from tests.fork_server import ForkedProcess
 
@@ -389,7 +391,10 @@ def test_numbers_are_read_as_what_they_are(motet):
 
 
 def stopped(folder, line, *at):
-    """Run the command. Send SIGINT each time the next of `at` appears in a line of its stderr."""
+    """Run the command. Send SIGINT each time the next of `at` appears in a line of its stderr.
+
+    The first one comes twice, as by `timeout`.
+    """
     process = ForkedProcess(
         [sys.executable, "-c", "from motet.commands.main import main; main()", *shlex.split(line)],
         cwd=folder,
@@ -403,7 +408,11 @@ def stopped(folder, line, *at):
         for said_line in process.stderr:
             said += said_line
             if text in said_line:
+                time.sleep(2 * TOGETHER_SECONDS * (text != at[0]))
                 process.send_signal(signal.SIGINT)
+                if text == at[0]:
+                    time.sleep(TOGETHER_SECONDS / 10)
+                    process.send_signal(signal.SIGINT)
                 break
     said += process.stderr.read()
     assert "Traceback" not in said, said

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from motet.clients.reward_server import VerifierFault
+from motet.user_code.blocking import TOGETHER_SECONDS
 from motet_verifier.model import Verifier
 from tests.fixtures.messages import says
 from tests.fixtures.wide import widely
@@ -325,7 +326,10 @@ def test_a_second_signal_ends_it_at_once(verifier_folder):
         long_work(one, 3),
     ):
         one.process.send_signal(signal.SIGTERM)
+        one.process.send_signal(signal.SIGTERM)  # the same one again, as by `timeout`
         wait_until(lambda: not listens(one))
+        time.sleep(2 * TOGETHER_SECONDS)
+        assert one.process.poll() is None
         assert one.stop()[0] == -signal.SIGTERM
 
 

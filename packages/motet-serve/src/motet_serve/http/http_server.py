@@ -5,6 +5,7 @@ import logging
 import resource
 import signal
 import socket
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -14,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from motet.errors import ConfigError
+from motet.user_code.blocking import TOGETHER_SECONDS
 
 ACCEPTED_AT_ONCE = 16
 """Number of connections that asyncio accepts before the server works on those it has."""
@@ -123,7 +125,8 @@ class _Http(h11.Connection):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server. The first signal shuts it down, a second one ends the process."""
+    """uvicorn's server. The first signal shuts it down, a second one ends the process, unless it
+    comes within `TOGETHER_SECONDS`."""
 
     def __init__(
         self, config: uvicorn.Config, grace_seconds: float, listening: Callable[[], None]
@@ -131,15 +134,19 @@ class Server(uvicorn.Server):
         """`listening` is called once connections are accepted."""
         super().__init__(config)
         self._grace_seconds, self._listening = grace_seconds, listening
+        self._signalled: float | None = None
 
     def stop(self) -> None:
         """Shut down. Any thread may call it."""
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._signalled is not None and now > self._signalled + TOGETHER_SECONDS:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+        self._signalled = self._signalled or now
         self.stop()
-        for one in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(one, signal.SIG_DFL)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -6,13 +6,14 @@ The run reacts between tokens, between micro-batches, and while an environment w
 import asyncio
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
 from motet.errors import Interrupted
-from motet.user_code.blocking import on_interrupt
+from motet.user_code.blocking import TOGETHER_SECONDS, on_interrupt
 from motet.user_code.timeouts import break_off, calls_go_on
 
 T = TypeVar("T")
@@ -22,7 +23,7 @@ class StopRequest:
     """A permanent request to stop, made from any thread or from a signal handler."""
 
     def __init__(self) -> None:
-        self._wished = False
+        self._wished = self._signalled = False
         self._given_up: Callable[[], object] | None = None
 
     def wished(self) -> bool:
@@ -68,7 +69,8 @@ class StopRequest:
 
     @contextmanager
     def on_signals(self, say: Callable[[str], object]) -> Iterator[None]:
-        """Request a stop at the first SIGINT or SIGTERM. The second one ends the process.
+        """Request a stop at the first SIGINT or SIGTERM. The second one ends the process, unless it
+        comes within `TOGETHER_SECONDS`.
 
         In another thread than the main one, the caller that waits hands its interrupts over: the
         first requests a stop, and the second raises KeyboardInterrupt here.
@@ -86,17 +88,16 @@ class StopRequest:
         # Do not use the loop's own handlers: while the loop computes for minutes without an await,
         # they would not run.
         def on_signal(number: int, frame: FrameType | None) -> None:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            if self._signalled:
+                signal.default_int_handler(number, frame)
+            self._signalled = True
             self.wish()
             # Print in another thread, because the signal may have interrupted a print.
             threading.Thread(
                 target=say, args=("stopping; a second signal stops without a checkpoint",)
             ).start()
-            if (
-                self._given_up is not None
+            if self._given_up is not None:
                 # Otherwise the environment would be cancelled only at its next await.
-            ):
                 break_off(frame)
 
         with _handled(on_signal):
@@ -115,9 +116,20 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _handled(handler: Callable[..., object]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    """In this context, `handler` gets the signals. Those within `TOGETHER_SECONDS` are one."""
+    last = -TOGETHER_SECONDS
+
+    def once(number: int, frame: FrameType | None) -> None:
+        nonlocal last
+        if time.monotonic() >= last + TOGETHER_SECONDS:
+            last = time.monotonic()
+            handler(number, frame)
+
+    before = {number: signal.signal(number, once) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
+        while (left := last + TOGETHER_SECONDS - time.monotonic()) > 0:
+            time.sleep(left)  # the same signal may still come again
         for number, earlier in before.items():
             signal.signal(number, earlier)

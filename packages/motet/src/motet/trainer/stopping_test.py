@@ -10,6 +10,7 @@ import pytest
 
 from motet.errors import Interrupted
 from motet.trainer.stopping import StopRequest, terminated_as_interrupted
+from motet.user_code.blocking import TOGETHER_SECONDS
 from motet.user_code.timeouts import at_once, within
 from tests.fixtures.messages import says
 
@@ -62,6 +63,8 @@ def test_the_first_signal_is_a_wish_and_the_second_is_ctrl_c(number):
     with stop.on_signals(said.append):
         os.kill(os.getpid(), number)
         assert stop.wished()
+        os.kill(os.getpid(), number)  # the same one again, as by `timeout`
+        time.sleep(2 * TOGETHER_SECONDS)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

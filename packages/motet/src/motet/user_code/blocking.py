@@ -16,6 +16,7 @@ import asyncio
 import ctypes
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -28,6 +29,8 @@ from motet.user_code.looking import refuse_command
 P = ParamSpec("P")
 T = TypeVar("T")
 
+TOGETHER_SECONDS = 0.5
+"""Signals so close together are one: `timeout` sends one to the process and one to its group."""
 PATIENCE = 3
 """The interrupt at which the caller stops waiting."""
 _reactions: dict[int, Callable[[], object]] = {}
@@ -118,7 +121,7 @@ def _in_thread(action: Callable[[], T]) -> T:
             done.set_result(result)
 
     thread = threading.Thread(target=work, name="motet", daemon=True)
-    interrupts = 0
+    interrupts, last = 0, -TOGETHER_SECONDS
     while True:
         try:
             # An interrupt may also arrive while the thread starts.
@@ -126,7 +129,9 @@ def _in_thread(action: Callable[[], T]) -> T:
                 thread.start()
             return done.result()
         except KeyboardInterrupt:
-            interrupts += 1
+            if time.monotonic() < last + TOGETHER_SECONDS:
+                continue
+            interrupts, last = interrupts + 1, time.monotonic()
             if done.cancel() or done.done() or interrupts == PATIENCE:
                 raise
             _interrupt(thread)

@@ -12,7 +12,7 @@ import pytest
 
 from motet.errors import Interrupted
 from motet.trainer.stopping import StopRequest
-from motet.user_code.blocking import blocking, on_interrupt
+from motet.user_code.blocking import TOGETHER_SECONDS, blocking, on_interrupt
 from motet.user_code.timeouts import run_loop
 from tests.fixtures.messages import says
 
@@ -77,16 +77,21 @@ def test_a_blocking_function_may_call_another_one_in_its_thread():
     assert one == other != threading.get_ident()
 
 
-def interrupted(work, times=1):
-    """Call `work` in a loop and send Ctrl-C `times` times, with pauses. Return what it raises."""
+def interrupted(work, times=1, twice=False):
+    """Call `work` in a loop and send Ctrl-C `times` times, with pauses. Return what it raises.
+
+    `twice`: each comes twice, as by `timeout`.
+    """
     started, over = threading.Event(), threading.Event()
 
     def send():
         started.wait(30)
         for _ in range(times):
-            if over.wait(0.3):
+            if over.wait(2 * TOGETHER_SECONDS):
                 return
             os.kill(os.getpid(), signal.SIGINT)
+            if twice and not over.wait(TOGETHER_SECONDS / 10):
+                os.kill(os.getpid(), signal.SIGINT)
 
     @blocking
     def begun():
@@ -153,7 +158,7 @@ def test_the_first_ctrl_c_is_the_works_own_and_the_second_is_raised_inside_it():
         with on_interrupt(lambda: heard.append(threading.current_thread())):
             busy()
 
-    error, seconds = interrupted(work, times=2)
+    error, seconds = interrupted(work, times=2, twice=True)
     assert type(error) is KeyboardInterrupt
     assert heard == [threading.main_thread()]
     assert seconds < 20
