@@ -87,7 +87,7 @@ def print_finished(summary: "RunSummary", runs: Path) -> None:
     print_endpoints(summary.endpoints)
     curve = f"  learning curve  {place / 'curve.png'!s}\n" if is_there("matplotlib") else ""
     out.print(
-        f"  {summary.steps} steps, {summary.tokens:,} tokens at "
+        f"  {steps_of(summary.steps)}, {summary.tokens:,} tokens at "
         f"{summary.tokens_per_second:,.0f}/s, "
         f"{summary.wall_seconds:.0f} s ({summary.cpu_seconds:.0f} CPU-seconds)\n"
         f"  {step_took(summary.profile)}\n"
@@ -143,7 +143,11 @@ def print_cost(cost: "Cost") -> None:
         if line:
             out.print(f"  {line}", soft_wrap=True)
     print_warnings(cost.warnings)
-    out.print(f"  {cost.steps:,} steps; no training was started, no file was written")
+    out.print(f"  {steps_of(cost.steps)}; no training was started, no file was written")
+
+
+def steps_of(count: int) -> str:
+    return f"{count:,} step{'s' * (count != 1)}"
 
 
 def print_warnings(lines: Sequence[str]) -> None:
