@@ -16,7 +16,7 @@ several times."""
 _kept: dict[tuple[str, str], list[Task]] = {}
 
 
-class Counts(Protocol):
+class PuzzleCounts(Protocol):
     """The options of a small game, which say how many puzzles are wanted."""
 
     @property
@@ -29,7 +29,7 @@ class Counts(Protocol):
 
 
 def different_tasks(
-    name: str, draw: Callable[[random.Random], Sequence[str]], options: Counts, split: str
+    name: str, draw: Callable[[random.Random], Sequence[str]], options: PuzzleCounts, split: str
 ) -> list[Task]:
     """Return the puzzles of `train` or `eval`, always the same ones. No puzzle is in both.
 

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.core.row_values import identity
 from motet.environments.chat_texts import one_or_each
 from motet.environments.history import Exchange, History, compose
 from motet.environments.reward import ask
@@ -33,6 +34,8 @@ class FunctionState:
     """The row, the turns played so far, and what each agent is asked now."""
 
     row: Mapping[str, Any]
+    name: str
+    """The row as errors name it."""
     turns: tuple[Exchange, ...]
     asked: Mapping[str, str]
 
@@ -91,7 +94,7 @@ class FunctionTeam(Environment[FunctionState]):
             agent: _text(await call(prompt, _Fields(row)), f"the prompt of agent {agent}")
             for agent, prompt in self._prompts.items()
         }
-        return FunctionState(row, (), asked)
+        return FunctionState(row, shortened(identity(dict(row))), (), asked)
 
     def observe(self, state: FunctionState) -> Mapping[str, Prompt]:
         return {
@@ -104,15 +107,14 @@ class FunctionTeam(Environment[FunctionState]):
     ) -> Transition:
         """Raises: RewardFault for a wrong reward; EnvironmentFault for a wrong feedback."""
         texts = {agent: reply.text for agent, reply in replies.items()}
-        row = Task(shortened(str(dict(state.row))), state.row)
-        scored = await ask(self._judge, row, texts, self.agents)
+        scored = await ask(self._judge, Task(state.name, state.row), texts, self.agents)
         reached = sum(scored.rewards.values()) / len(scored.rewards) >= self.options.success_at
         played = (*state.turns, Exchange(state.asked, texts))
         last = len(played) == self._turns
         asked = state.asked if last else await self._next(state.row, texts)
         return replace(
             scored,
-            state=FunctionState(state.row, played, asked),
+            state=replace(state, turns=played, asked=asked),
             done=last,
             success=reached if scored.success is None else scored.success,
         )

@@ -114,7 +114,7 @@ def test_a_row_is_a_task_with_a_stable_id():
             {"reward": lambda row, texts: row["no"]},
             1,
             RewardFault,
-            "MissingField: 'no'; there are: 'topic'",
+            "on task {\"topic\": \"sea\"}: MissingField: 'no'; there are: 'topic'",
         ),
         (
             {"reward": lambda row, texts: texts["author"]},
