@@ -614,6 +614,12 @@ def test_an_evaluation_as_a_table_has_the_same_figures(motet):
     assert code == 0
     assert re.search(rf"│ success +│ +{figures['success']:.3f} │", out)
     assert re.search(r"│ episodes +│ +3 │", out)
+    # Of games of one turn that are played once, these repeat the reward and the success.
+    assert figures["final_reward"] == figures["reward"]
+    assert figures["pass_at"] == {"1": figures["success"]}
+    assert "final_reward" not in out
+    assert "pass@1" not in out
+    assert "pass@2" in motet("evaluate runs/tiny --samples 2")[1]
 
 
 @pytest.mark.parametrize("name", ["quickstart", "relay"])

@@ -161,7 +161,8 @@ def _jsonl(file: Path) -> list[Row]:
 
 
 def _json_list(file: Path) -> list[Row]:
-    rows = _parsed(_content(file), str(file))
+    expected = "one JSON value (one object per line belongs in a .jsonl file)"
+    rows = _parsed(_content(file), str(file), expected)
     if not isinstance(rows, list):
         raise ConfigError(
             f"{file} holds a single {type(rows).__name__}; expected a list of objects"
@@ -170,17 +171,14 @@ def _json_list(file: Path) -> list[Row]:
 
 
 def _json(text: bytes, where: str) -> Row:
-    return _object(_parsed(text, where), where)
+    return _object(_parsed(text, where, "one JSON object"), where)
 
 
-def _parsed(text: bytes, where: str) -> Any:
+def _parsed(text: bytes, where: str, expected: str) -> Any:
     try:
         return decoded(json.loads(text, parse_int=_integer))  # as a run keeps rows
     except (ConfigError, ValueError, RecursionError) as error:  # invalid UTF-8 is a ValueError
-        raise ConfigError(
-            f"{where} is not JSON: {error}; expected one JSON value (one object per line belongs "
-            "in a .jsonl file)"
-        ) from error
+        raise ConfigError(f"{where} is not JSON: {error}; expected {expected}") from error
 
 
 def _integer(text: str) -> int:

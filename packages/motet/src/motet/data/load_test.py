@@ -221,3 +221,17 @@ def test_a_slice_that_ends_behind_the_last_row_is_a_warning(tmp_path):
     assert warning.startswith("split 'train[1:1000]' ends at row 1,000, but ")
     assert warning.endswith("rows.jsonl has 2 rows")
     assert load_rows(tmp_path / "rows.jsonl", split="train[:2]").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rows.jsonl", "rows.jsonl, line 1 is not JSON … expected one JSON object"),
+        ("rows.json", "rows.json is not JSON … one object per line belongs in a .jsonl file"),
+    ],
+)
+def test_what_is_no_json_says_what_a_file_of_its_kind_holds(tmp_path, name, said):
+    file = tmp_path / name
+    file.write_text('{"a": 1')
+    with pytest.raises(ConfigError, match=facts(said)):
+        rows_of(path=file)
