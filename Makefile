@@ -49,8 +49,8 @@ test: install  ## every behaviour; what takes the same code further is in test-w
 test-one: install  ## the same tests of one package alone: make test-one PACKAGE=motet-view
 	$(TESTS) packages/$(PACKAGE) -m 'not slow and not examples and not wide'
 
-test-wide: install  ## the same code with more values: weaker sandboxes, all configs and models, wheels alone, browsers, notebooks, servers
-	$(TESTS) -n 3 --dist worksteal -m 'wide and not slow and not examples'
+test-wide: install  ## the same code with more values: weaker sandboxes, all configs and models, wheels alone, browsers, notebooks, servers; WIDE="tests/wheel_test.py" for single files
+	$(TESTS) -n 3 --dist worksteal -m 'wide and not slow and not examples' $(WIDE)
 
 test-examples: install  ## train what docs, examples and published commands show
 	$(TESTS) -n 2 --dist worksteal -m 'examples and not slow'
