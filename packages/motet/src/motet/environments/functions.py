@@ -182,8 +182,13 @@ def _judge(reward: Callable[..., Any]) -> Callable[[Task, Mapping[str, str]], An
 
 def _text(given: Any, what: str) -> str:
     if not isinstance(given, str) or not given:
-        forgotten = ". Does its function return one?" if given is None else ""
-        raise EnvironmentFault(
-            f"{what} is {given!r}; expected a string that is not empty{forgotten}"
-        )
+        hint = ""
+        if given is None:
+            hint = ". Does its function return one?"
+        elif isinstance(given, list):
+            hint = (
+                ": the text of the user's message. The chat is made of it, and a system message is "
+                "team.AGENT.system"
+            )
+        raise EnvironmentFault(f"{what} is {given!r}; expected a string that is not empty{hint}")
     return given

@@ -149,7 +149,12 @@ def test_a_field_that_a_row_lacks_is_named_with_those_that_it_has():
 
 
 @pytest.mark.parametrize(
-    ("returned", "said"), [(3, "3 … string"), (None, "None … string … Does its function return")]
+    ("returned", "said"),
+    [
+        (3, "3 … string"),
+        (None, "None … string … Does its function return"),
+        ([{"role": "user", "content": "Hi"}], "Hi … string … user's message … team.AGENT.system"),
+    ],
 )
 def test_a_prompt_must_be_a_string(returned, said):
     asked = {"a": keep(lambda row: returned)}
