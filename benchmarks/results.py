@@ -6,8 +6,8 @@ runs and writes single tables. The environment variable RUNS names the folder of
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -325,9 +325,7 @@ def main(parts: Mapping[str, Part], page: Path, make: str = "make results") -> N
     if all(parts[name].keeps for name in names):
         # What is stopped early has the first seeds of all experiments, and no others of a few.
         wanted = dict.fromkeys(sorted(wanted, key=lambda job: job[2]))
-    with ThreadPoolExecutor(2) as pool:
-        for line in pool.map(lambda job: job[0](*job[1:]), wanted):
-            print(line, flush=True)
+    run_all(wanted)
     script = Path(sys.argv[0]).name
     for name in names:
         part = parts[name]
@@ -340,6 +338,28 @@ def main(parts: Mapping[str, Part], page: Path, make: str = "make results") -> N
         )
         keep(page, name, table, make)
         print(f"\n{table.text}\n\nwrote {name} of docs/{page.name}", flush=True)
+
+
+def run_all(wanted: Iterable[tuple[Callable[[Experiment, int], str], Experiment, int]]) -> None:
+    """Run two at a time. A run that begins with the models of an earlier one waits for it."""
+    latest: dict[Path, Future[str]] = {}
+
+    def in_turn(
+        how: Callable[[Experiment, int], str], one: Experiment, seed: int, after: list[Future[str]]
+    ) -> str:
+        for first in after:
+            first.result()
+        return how(one, seed)
+
+    with ThreadPoolExecutor(2) as pool:
+        jobs = []
+        for how, one, seed in wanted:
+            needed = (each.folder(seed) for each in (one, one.warmed_by) if each is not None)
+            after = [latest[folder] for folder in needed if folder in latest]
+            latest[one.folder(seed)] = pool.submit(in_turn, how, one, seed, after)
+            jobs.append(latest[one.folder(seed)])
+        for job in as_completed(jobs):
+            print(job.result(), flush=True)
 
 
 def _last_day(runs: Sequence[Experiment]) -> str:

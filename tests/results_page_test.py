@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,38 @@ def test_a_stopped_run_of_a_table_goes_on_and_a_finished_one_is_left_alone(tmp_p
     assert "--overwrite" not in commands[0]
     results.run(one, 0)
     assert len(commands) == 1
+
+
+def test_a_run_waits_for_the_one_whose_models_it_begins_with(capsys):
+    first = results.Experiment("first", "quickstart", seeds=(0,))
+    other = results.Experiment("other", "quickstart", seeds=(0,), warmed_by=first)
+    beside = threading.Event()
+    ended = []
+
+    def go(one, seed):
+        if one is first:
+            assert beside.wait(60)
+        if one.name == "beside":
+            beside.set()
+        ended.append(one.name)
+        return one.name
+
+    third = results.Experiment("beside", "quickstart", seeds=(0,))
+    results.run_all([(go, first, 0), (go, third, 0), (go, other, 0), (go, first, 0)])
+    assert ended[:2] == ["beside", "first"]
+    assert sorted(ended[2:]) == ["first", "other"]
+    assert sorted(capsys.readouterr().out.split()) == sorted(ended)
+
+
+def test_a_failed_run_ends_the_runs_that_begin_with_its_models():
+    first = results.Experiment("first", "quickstart", seeds=(0,))
+    other = results.Experiment("other", "quickstart", seeds=(0,), warmed_by=first)
+
+    def go(one, seed):
+        raise SystemExit(f"{one.name} failed")
+
+    with pytest.raises(SystemExit, match="first failed"):
+        results.run_all([(go, first, 0), (go, other, 0)])
 
 
 @pytest.mark.wide
