@@ -1,6 +1,7 @@
 """The exact probabilities of the answers to a prompt, where `decode.format` lists all of them.
 
-A text may be written in several tokens. Its probability is the sum over all of them.
+Each is written as the tokenizer writes it. Its probability is the sum over the tokens that may end
+it.
 """
 
 import math
@@ -17,7 +18,7 @@ from motet.models.prompts import encode
 from motet.settings import AnswerFormat, Decode
 
 MOST = 4096
-"""Largest number of ways to write the answers in tokens."""
+"""Largest number of answers, each once for every token that may end it."""
 
 
 def answer_probabilities(policy: Policy, prompt: Prompt, decode: Decode) -> dict[str, float]:
@@ -79,6 +80,6 @@ def _ways(
                 open_.append((*begun, token))
         if count + len(open_) > MOST:
             raise ConfigError(
-                f"the answers of decode.format can be written in more than {MOST} ways; expected "
-                "fewer or shorter choices"
+                f"the answers of decode.format can end in more than {MOST} ways; expected fewer "
+                "choices"
             )

@@ -3,17 +3,19 @@ allows next, in sampling and in training.
 
 The tokens that are not allowed have probability 0, and the others are normalised: this distribution
 is the policy. So its log-probabilities, not those of the whole softmax, are recorded, trained and
-compared with the reference. llguidance (the extra `motet[formats]`) tells which tokens are allowed:
-it works on bytes, so any tokenization of an allowed text is allowed, and it needs no torch.
+compared with the reference. llguidance (the extra `motet[formats]`) tells which tokens are allowed.
+It works on bytes, so any tokenization of a text is allowed that a regular expression or a schema
+describes. A choice is only written as the tokenizer writes it: else the entropy, and so a bonus for
+it, would count the ways to write an answer beside the answers.
 """
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, Protocol
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
 import torch
@@ -23,19 +25,35 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from motet.core import Restriction
 from motet.errors import ConfigError, SamplerFault, shortened
+from motet.models.bounded_text import token_ids
 from motet.settings import AnswerFormat
 
 MISSING = 'decode.format needs the package llguidance: pip install "motet[formats]"'
 WORD = 32
 """Tokens in one number of a mask."""
+SPACES = "[ \\n]{1,8}"
+"""What may stand between a thinking and an answer."""
 LOWEST = -1e30
 """The logit of a token that is not allowed. Its term of an entropy is 0, but 0 * inf is NaN."""
 
 
 class FormatFault(SamplerFault):
-    """A form is too complex for what was written so far."""
+    """A form is too complex for what was written so far, or a token is not allowed."""
 
     cause = "format"
+
+
+class Guide(Protocol):
+    """One answer while it is written: which tokens may come next."""
+
+    def allowed(self) -> np.ndarray:
+        """Return bits of the tokens that may come next, int32 [V / 32].
+
+        Raises: FormatFault.
+        """
+
+    def read(self, token: int) -> None:
+        """Read the token that was written. Raises: FormatFault if it is not allowed."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +64,9 @@ class Vocabulary:
     """llguidance.LLTokenizer"""
     size: int
     """How many logits the model has."""
+    ends: tuple[int, ...]
+    """The tokens that end an answer."""
+    tokenizer: ReferenceType[PreTrainedTokenizerBase]
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, size: int, ends: Sequence[int]) -> "Vocabulary":
@@ -56,14 +77,32 @@ class Vocabulary:
         known = _KNOWN.setdefault(tokenizer, {})
         key = (size, tuple(ends))
         if key not in known:
-            known[key] = cls(_read(tokenizer, size, list(ends)), size)
+            known[key] = cls(_read(tokenizer, size, list(ends)), *key, ref(tokenizer))
         return known[key]
 
-    def guide(self, restriction: AnswerFormat, *, after_thinking: bool = False) -> "Guide":
+    def guide(self, restriction: AnswerFormat, *, after_thinking: bool = False) -> Guide:
         """Return what follows an answer of this form. Raises: ConfigError if it is none."""
-        text = _grammar(restriction, after_thinking)
-        known = _started(self.tokens, text)
-        return Guide(known.deep_copy(), self.size)
+        if restriction.choices is None:
+            return self._matched(_grammar(restriction, after_thinking))
+        spaces = self._matched(f"start: /{SPACES}/\n") if after_thinking else None
+        return _Chosen(_choices(self, restriction.choices), self, spaces)
+
+    def _matched(self, grammar: str) -> "_Matched":
+        return _Matched(_started(self.tokens, grammar).deep_copy(), self.size)
+
+    def written(self, choice: str) -> Sequence[int]:
+        """Return the tokens of a choice, as its tokenizer writes it.
+
+        A tokenizer that changes texts, as by a space before them, writes another one. Then they are
+        the longest that spell it.
+        """
+        tokenizer = self.tokenizer()
+        assert tokenizer is not None
+        tokens = token_ids(tokenizer, choice)
+        if self.tokens.decode_bytes(tokens) == choice.encode():
+            return tokens
+        longest: Sequence[int] = self.tokens.greedy_tokenize(choice)
+        return longest
 
 
 _KNOWN: WeakKeyDictionary[
@@ -126,21 +165,17 @@ def _grammar(form: AnswerFormat, after_thinking: bool) -> str:
         answer = f"/{escaped}/"
     else:
         answer = f"%json {json.dumps(form.json_schema, ensure_ascii=False)}"
-    spaces = "SPACES: /[ \\n]{1,8}/\n" if after_thinking else ""
+    spaces = f"SPACES: /{SPACES}/\n" if after_thinking else ""
     return f"start: {'SPACES? ' if after_thinking else ''}answer\n{spaces}answer: {answer}\n"
 
 
-class Guide:
-    """One answer while it is written: which tokens may come next."""
+class _Matched:
+    """A `Guide` by a grammar."""
 
     def __init__(self, matcher: Any, size: int) -> None:
         self._matcher, self._size = matcher, size
 
     def allowed(self) -> np.ndarray:
-        """Return bits of the tokens that may come next, int32 [V / 32].
-
-        Raises: FormatFault.
-        """
         from llguidance import numpy as bits
 
         mask_1W: np.ndarray = bits.allocate_token_bitmask(1, self._size)
@@ -150,13 +185,68 @@ class Guide:
         return first
 
     def read(self, token: int) -> None:
-        """Read the token that was written. Raises: FormatFault."""
         self._matcher.consume_token(token)
         self._check()
 
     def _check(self) -> None:
         if self._matcher.is_error():
             raise FormatFault(f"decode.format: {shortened(self._matcher.get_error())}")
+
+
+@dataclass
+class _Place:
+    """What has been written of the choices, and how they go on."""
+
+    after: "dict[int, _Place]" = field(default_factory=dict)
+    whole: bool = False
+    """Whether it is a choice."""
+
+
+@lru_cache(maxsize=64)
+def _choices(vocabulary: Vocabulary, choices: tuple[str, ...]) -> _Place:
+    """Return the place before the first token."""
+    start = _Place()
+    for choice in choices:
+        place = start
+        for token in vocabulary.written(choice):
+            place = place.after.setdefault(token, _Place())
+        place.whole = True
+    return start
+
+
+class _Chosen:
+    """A `Guide` through choices, each in the tokens of its tokenizer."""
+
+    def __init__(self, start: _Place, vocabulary: Vocabulary, spaces: _Matched | None) -> None:
+        self._start, self._vocabulary, self._spaces = start, vocabulary, spaces
+        self._places = [start]
+
+    def allowed(self) -> np.ndarray:
+        mask_V = np.zeros(-(-self._vocabulary.size // WORD) * WORD, dtype=np.uint8)
+        if self._spaces is not None:
+            mask_V[:] = np.unpackbits(self._spaces.allowed().view(np.uint8), bitorder="little")
+            mask_V[list(self._vocabulary.ends)] = 0
+        for place in self._places:
+            mask_V[list(place.after)] = 1
+            if place.whole:
+                mask_V[list(self._vocabulary.ends)] = 1
+        return np.packbits(mask_V, bitorder="little").view(np.int32)
+
+    def read(self, token: int) -> None:
+        ends = token in self._vocabulary.ends
+        if ends and any(place.whole for place in self._places):
+            self._places, self._spaces = [], None
+            return
+        places = [place.after[token] for place in self._places if token in place.after]
+        if self._spaces is not None:
+            if not ends and self._spaces.allowed()[token // WORD] >> (token % WORD) & 1:
+                self._spaces.read(token)
+                places.append(self._start)
+            else:
+                self._spaces = None
+        if not places:
+            raise FormatFault(f"decode.format: token {token} continues none of the choices")
+        self._places = places
 
 
 def unpacked(bits_FW: Tensor, size: int) -> Tensor:

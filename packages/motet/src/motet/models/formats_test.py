@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from pydantic import ValidationError
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from motet.batch import Rows
 from motet.batch.batches import Batch, deal
@@ -16,7 +18,7 @@ from motet.errors import ConfigError
 from motet.models.backbone import Backbone
 from motet.models.bounded_text import token_ids
 from motet.models.decode import DecodeRequest, decode
-from motet.models.formats import Vocabulary, allowed_at
+from motet.models.formats import FormatFault, Guide, Vocabulary, allowed_at
 from motet.models.forward import forward, score_requests
 from motet.models.logprobs import score_logits
 from motet.models.rows import padded
@@ -127,6 +129,64 @@ def test_the_probabilities_of_all_answers_add_up_to_1(backbone: Backbone) -> Non
         backbone, [ScoreRequest("p", (5, 60), path, 1.0, None, Restriction(form)) for path in paths]
     )
     assert sum(torch.tensor(one).sum().exp().item() for one in scored) == pytest.approx(1, abs=1e-5)
+
+
+def allowed_by(guide: Guide, size: int) -> list[int]:
+    bits = guide.allowed()
+    return [token for token in range(size) if bits[token // 32] >> (token % 32) & 1]
+
+
+def test_a_choice_is_written_as_the_tokenizer_writes_it(backbone: Backbone) -> None:
+    """So the entropy of its tokens is that of the answers."""
+    words, read = backbone.vocabulary, backbone.tokenizer
+    long = next(
+        one for one in range(words.size)
+        if len(text := read.decode([one])) > 1 and text.isalpha() and token_ids(read, text) == [one]
+    )  # fmt: skip
+    text = read.decode([long])
+    guide = words.guide(AnswerFormat(choices=(text, f"{text}!")))
+    assert allowed_by(guide, words.size) == [long]  # and no token of its first letters
+    assert len(allowed_by(words.guide(AnswerFormat(regex=f"{text}!?|#")), words.size)) > 1
+    guide.read(long)
+    (more,) = token_ids(read, "!")
+    assert allowed_by(guide, words.size) == sorted([more, *backbone.eos_ids])
+    guide.read(more)
+    assert allowed_by(guide, words.size) == sorted(backbone.eos_ids)
+
+
+def test_spaces_and_a_choice_follow_a_thinking(backbone: Backbone) -> None:
+    words, read = backbone.vocabulary, backbone.tokenizer
+    guide = words.guide(AnswerFormat(choices=("b", "c")), after_thinking=True)
+    letters = [token_ids(read, one)[0] for one in "bc"]
+    begun = allowed_by(guide, words.size)
+    assert set(letters) < set(begun)
+    spaces = set(begun) - set(letters)
+    assert {read.decode([one]).strip(" \n") for one in spaces} == {""}
+    guide.read(token_ids(read, "\n")[0])
+    assert set(letters) < set(allowed_by(guide, words.size))
+    guide.read(letters[0])
+    assert allowed_by(guide, words.size) == sorted(backbone.eos_ids)
+
+
+def test_a_tokenizer_that_puts_a_space_before_a_text_writes_a_choice_without_it() -> None:
+    tokens = ["</s>", "\u2581", "a", "b", "ab", "\u2581ab"]
+    own = Tokenizer(models.BPE({one: at for at, one in enumerate(tokens)}, [("a", "b")]))
+    own.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    own.decoder = decoders.Sequence(
+        [
+            decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )  # fmt: skip
+    read = PreTrainedTokenizerFast(tokenizer_object=own, eos_token="</s>")
+    assert token_ids(read, "ab") == [1, 4]
+    assert list(Vocabulary.of(read, len(tokens), [0]).written("ab")) == [4]
+
+
+def test_a_token_that_continues_no_choice_is_a_fault(backbone: Backbone) -> None:
+    guide = backbone.vocabulary.guide(AnswerFormat(choices=("bet",)))
+    with pytest.raises(FormatFault, match="token 5 continues none of the choices"):
+        guide.read(5)
 
 
 def by_hand(

@@ -70,7 +70,7 @@ class AnswerFormat(Settings):
     training."""
 
     choices: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(None, min_length=1)
-    """One of these texts."""
+    """One of these texts, each in the tokens that the model's tokenizer writes it in."""
     regex: str | None = Field(None, min_length=1)
     """A text that this regular expression matches as a whole; without lookaround and references."""
     json_schema: dict[str, Any] | None = None
