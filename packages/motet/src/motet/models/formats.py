@@ -93,13 +93,14 @@ class Vocabulary:
     def written(self, choice: str) -> Sequence[int]:
         """Return the tokens of a choice, as its tokenizer writes it.
 
-        A tokenizer that changes texts, as by a space before them, writes another one. Then they are
-        the longest that spell it.
+        A tokenizer that changes texts, as by a space before them, writes another one, and it reads
+        the name of a special token as that token. Then they are the longest that spell it.
         """
         tokenizer = self.tokenizer()
         assert tokenizer is not None
         tokens = token_ids(tokenizer, choice)
-        if self.tokens.decode_bytes(tokens) == choice.encode():
+        special = {*tokenizer.all_special_ids, *self.ends}
+        if special.isdisjoint(tokens) and self.tokens.decode_bytes(tokens) == choice.encode():
             return tokens
         longest: Sequence[int] = self.tokens.greedy_tokenize(choice)
         return longest

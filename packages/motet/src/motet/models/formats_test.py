@@ -183,6 +183,13 @@ def test_a_tokenizer_that_puts_a_space_before_a_text_writes_a_choice_without_it(
     assert list(Vocabulary.of(read, len(tokens), [0]).written("ab")) == [4]
 
 
+def test_a_choice_that_is_called_like_a_special_token_is_spelled(backbone: Backbone) -> None:
+    name = backbone.tokenizer.decode([backbone.eos_ids[0]])
+    tokens = backbone.vocabulary.written(name)
+    assert set(tokens).isdisjoint(backbone.eos_ids)
+    assert backbone.tokenizer.decode(tokens) == name
+
+
 def test_a_token_that_continues_no_choice_is_a_fault(backbone: Backbone) -> None:
     guide = backbone.vocabulary.guide(AnswerFormat(choices=("bet",)))
     with pytest.raises(FormatFault, match="token 5 continues none of the choices"):
