@@ -36,6 +36,11 @@ def test_no_puzzle_is_held_out_and_trained_on(game):
         game.tasks("test")
 
 
+def test_held_out_puzzles_do_not_depend_on_how_many_are_trained_on():
+    few, many = (TinyPlanPath.Options(train_tasks=count, eval_tasks=20) for count in (5, 40))
+    assert TinyPlanPath(few).tasks("eval") == TinyPlanPath(many).tasks("eval")
+
+
 def test_the_scout_sees_the_goal_and_the_planner_where_it_stands():
     state = asyncio.run(GAME.start(GAME.chat_task(MAZE), 0))
     assert GAME.observe(state) == {"scout": "..G\n.#.\n...\ngoal "}

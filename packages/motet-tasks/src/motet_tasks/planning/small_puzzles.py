@@ -13,7 +13,7 @@ TRIES = 20
 KEPT = 4
 """The puzzles of so many games are kept: drawing them takes seconds, and a run asks for each split
 several times."""
-_kept: dict[tuple[str, str], list[Task]] = {}
+_kept: dict[tuple[str, int, str], list[Task]] = {}
 
 
 class PuzzleCounts(Protocol):
@@ -41,11 +41,13 @@ def different_tasks(
     """
     held_out, train = options.eval_tasks, options.train_tasks
     part_of(name, {"eval": held_out, "train": train}, split)
-    key = name, options.model_dump_json()
+    # Those that are held out are drawn first, so they are there at once.
+    wanted = held_out + (train if split == "train" else 0)
+    key = name, wanted, options.model_dump_json()
     if key not in _kept:
         while len(_kept) >= KEPT:
             del _kept[next(iter(_kept))]
-        _kept[key] = _drawn(name, draw, held_out + train)
+        _kept[key] = _drawn(name, draw, wanted)
     return _kept[key][:held_out] if split == "eval" else _kept[key][held_out:]
 
 
