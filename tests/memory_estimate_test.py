@@ -185,6 +185,12 @@ def test_adapters_add_little_to_their_frozen_base_which_is_the_reference():
     assert found["references"] == 0
 
 
+def test_a_mean_of_the_weights_is_one_more_copy_of_what_is_trained():
+    section = {"steps": 2, "tasks_per_step": 2, "average_share": 0.5}
+    found = parts(q=LORA, train=section)["gradients and optimizers"]
+    assert found == 16 * 8 * 10**9 + 22 * WHOLE.adapter(Lora())
+
+
 def test_a_frozen_policy_is_the_base_and_the_reference_of_a_full_one():
     found = parts(q=FROZEN)
     assert found["weights"] == (6 + 2) * 8 * 10**9

@@ -87,6 +87,7 @@ def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
         keep=[
             "a moving average",
             "steps that are scaled back",
+            "a mean of the weights",
             "further tasks for flat groups",
             "tasks that teach",
             "levels that unlock",

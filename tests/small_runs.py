@@ -155,6 +155,15 @@ DEATHS = {
         ),
         4,
     ),
+    # the weights after steps 3 to 6 are averaged, and the checkpoint of step 4 has two of them
+    "a mean of the weights": (
+        run_config(
+            name="averaged",
+            policies={**LORA, "q": {"model": "tiny"}},
+            train={"steps": 6, "tasks_per_step": 2, "checkpoint_every": 4, "average_share": 0.6},
+        ),
+        7,
+    ),
     "further tasks for flat groups": (
         run_config(
             name="refill",

@@ -34,7 +34,7 @@ def test_two_processes_learn_what_one_does(train, policy, algorithm):
         algorithm={"name": algorithm},
         rollout={"samples": [3]},
         optimizer={"learning_rate": 1e-3, "schedule": "constant"},
-        train={"steps": 3, "tasks_per_step": 2, "checkpoint_every": 0},
+        train={"steps": 3, "tasks_per_step": 2, "checkpoint_every": 0, "average_share": 0.5},
     )
     one = train(config)
     start, end = tensors_of(one, 0), tensors_of(one, 3)

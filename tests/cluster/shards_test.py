@@ -68,6 +68,16 @@ def test_a_run_continues_on_another_number_of_processes(train):
         assert apart(run, whole) < 1e-3 * moved
 
 
+def test_a_mean_of_weights_in_shards_is_kept_in_checkpoints(train):
+    averaged = config(3, TWO)
+    averaged["train"] |= {"average_share": 1.0, "checkpoint_every": 1}
+    whole = train(averaged)
+    place = whole.parent.parent / "cut"
+    shutil.copytree(whole.parent, place)
+    shutil.rmtree(place / "run" / "checkpoints" / "step-000003")
+    assert weights(train(averaged, runs=place, resume=True)) == weights(whole)
+
+
 def test_a_home_that_dies_while_it_writes_leaves_the_checkpoint_before(train, monkeypatch):
     unbroken = train(config(2, TWO))
     write = ClusterModels._write_shards

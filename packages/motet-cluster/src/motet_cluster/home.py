@@ -224,6 +224,9 @@ class Home:
     def scale_back(self, learner: str, names: Sequence[str], factor: float) -> None:
         self._run(self._models.learners[learner].scale_back(names, factor))
 
+    def average(self, learner: str, names: Sequence[str], end: bool) -> None:
+        self._run(self._models.learners[learner].average(names, end))
+
     def restart(self, name: str) -> None:
         with self._turn:
             self._models.restart(name)

@@ -22,7 +22,16 @@ from motet_cluster.home import HomeFacts, HomeSetup
 
 DEALT = ("sample", "logprobs", "values", "present_logprobs")
 """Verbs whose first argument is a list of requests. Any process can answer any of them."""
-CHANGING = ("step", "keep", "scale_back", "restart", "load_state", "disturb", "undisturb")
+CHANGING = (
+    "step",
+    "keep",
+    "scale_back",
+    "average",
+    "restart",
+    "load_state",
+    "disturb",
+    "undisturb",
+)
 """Verbs that change weights. All processes must do them, also those with copies."""
 
 PATIENCE = 10.0

@@ -87,6 +87,9 @@ class RemoteLearner:
     async def scale_back(self, names: Sequence[str], factor: float) -> None:
         await self._home.call("scale_back", self._names[0], list(names), factor)
 
+    async def average(self, names: Sequence[str], end: bool) -> None:
+        await self._home.call("average", self._names[0], list(names), end)
+
     def precision(self, name: str) -> str:
         return self._precision[name]
 

@@ -102,18 +102,19 @@ def parts_of(
             continue
         shape, width = sizes.shapes[model], 4 if base.dtype == "float32" else 2
         computes = 2 if base.dtype == "bfloat16" else memory.MASTER  # bytes of a trained weight
+        mean = memory.MASTER if config.train.average_share else 0
         full = sum(policy.train == "full" for policy in mine.values())
         shards = ranks if full else 1
         for name, policy in mine.items():
             kind = config.optimizer_of(name).kind
             if policy.train == "full":
                 parts["weights"] += memory.held(shape.parameters, computes, shards)
-                trained = memory.training(shape.parameters, kind) // shards
-                parts["gradients and optimizers"] += trained
+                trained = memory.training(shape.parameters, kind) + mean * shape.parameters
+                parts["gradients and optimizers"] += trained // shards
             elif policy.train == "lora":
                 adapter = shape.adapter(policy.lora or Lora())
                 trained = memory.held(adapter, computes) + memory.training(adapter, kind)
-                parts["gradients and optimizers"] += trained
+                parts["gradients and optimizers"] += trained + mean * adapter
             elif policy.snapshots is not None:
                 source = config.policies[policy.snapshots.of]
                 adapter = shape.adapter(source.lora or Lora()) * memory.MASTER

@@ -348,6 +348,11 @@ class Learner(Protocol):
         distance is left. Their next steps are shorter too."""
         ...
 
+    async def average(self, names: Sequence[str], end: bool) -> None:
+        """Count the present weights of `names` into the means of their weights. At the `end`, take
+        the means as the weights."""
+        ...
+
     def precision(self, name: str) -> str:
         """Return the numerical precision of a policy: a key of `alarms.MISMATCH`."""
         ...

@@ -568,6 +568,10 @@ class TrainConfig(Settings):
     """Bound on what one training step may change: the KL divergence in nats of a joint action
     before and after it, summed over the agents that act together. A step that goes further is
     scaled back, and the learning rate with it. null: no bound, as in published algorithms."""
+    average_share: float = Field(0.0, ge=0.0, le=1.0)
+    """The run ends with the mean of each policy's weights after its last steps: this share of all
+    steps. 0: with the weights after the last one. Noise and turning in circles, as in self-play,
+    are averaged out."""
     skip_zero_advantage: bool = True
     """Do not learn from completions whose advantage is 0 where this makes the gradient 0: those of
     groups with equal rewards, if the loss has no KL term and no entropy bonus. The gradient stays

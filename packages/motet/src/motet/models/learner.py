@@ -22,7 +22,7 @@ from motet.models.critic import Critic
 from motet.models.forward import forward
 from motet.models.memory import oom_hint
 from motet.models.optimizers import load_into, make_optimizer, state_of
-from motet.models.shards import Ranks, whole
+from motet.models.shards import Ranks, placed, whole
 from motet.settings import Optimizer
 
 _LESS = "lower train.token_budget, or set checkpointing: true for the model"
@@ -31,6 +31,9 @@ _SMALLER = "train adapters (train: lora), or use optimizer.kind: adamw_8bit or a
 _SLOWDOWN, _RECOVERY, _SLOWEST = 1.5, 1.1, 0.05
 """The learning rate is divided by the first after a step that was scaled back, and multiplied by
 the second after any other step, up to its schedule. It stays above the last, a share of it."""
+
+_MEAN = "mean."
+"""How the tensors of the mean of the weights begin in a state."""
 
 OptimizerState: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
 """State of an optimiser: named tensors, and JSON values."""
@@ -60,6 +63,9 @@ class _TrainState:
     """Copies of the weights at the beginning of a training step."""
     scaled: bool = False
     """Whether this training step was scaled back."""
+    mean: list[Tensor] | None = None
+    """The mean of the weights that were counted, and how many these are."""
+    counted: int = 0
 
     def next_epsilon(self, norm: float) -> float:
         """Count a gradient of this norm, and return AdamW's epsilon for its step."""
@@ -243,6 +249,28 @@ class LocalLearner:
         for backbone in {self._train_states[name].learning.backbone for name in names}:
             backbone.sync_from_master()
 
+    async def average(self, names: Sequence[str], end: bool) -> None:
+        """Count the present weights into their mean; at the `end`, take the mean in their place.
+
+        Stochastic weight averaging (arXiv 1803.05407), over training steps.
+        """
+        for name in names:
+            state = self._train_states[name]
+            state.counted += 1
+            weights = [parameter.detach() for parameter in state.parameters]
+            if state.mean is None:
+                state.mean = [weight.clone() for weight in weights]
+            else:
+                for mean, weight in zip(state.mean, weights, strict=True):
+                    mean += (weight - mean) / state.counted
+            if end:
+                for weight, mean in zip(weights, state.mean, strict=True):
+                    weight.copy_(mean)
+                state.mean, state.counted = None, 0
+        if end:
+            for backbone in {self._train_states[name].learning.backbone for name in names}:
+                backbone.sync_from_master()
+
     def precision(self, name: str) -> str:
         """Return the dtype of the computation, or 8bit if the base also rounds its inputs."""
         backbone = self._train_states[name].learning.backbone
@@ -262,7 +290,7 @@ class LocalLearner:
 
     def facts(self, name: str) -> dict[str, float]:
         """Return `{"step": steps done}`, and what else differs from the start: `pace`, `share`,
-        `squares`."""
+        `squares`, `counted`."""
         state = self._train_states[name]
         facts: dict[str, float] = {"step": state.steps_done}
         if state.pace != 1.0:
@@ -271,16 +299,19 @@ class LocalLearner:
             facts["share"] = state.share
         if state.squares:
             facts["squares"] = state.squares
+        if state.counted:
+            facts["counted"] = state.counted
         return facts
 
     def state(self, name: str) -> OptimizerState:
         """Return the optimizer state, and its facts.
 
         The state is flat tensors of the policy's i-th parameter, named as in `optimizers.state_of`
-        (`exp_avg.<i>`, ...).
+        (`exp_avg.<i>`, ...), and `mean.<i>` for the mean of its weights.
         """
         state = self._train_states[name]
-        return state_of(state.optimizer, state.parameters), self.facts(name)
+        means = {f"{_MEAN}{index}": one.cpu().clone() for index, one in enumerate(state.mean or ())}
+        return {**state_of(state.optimizer, state.parameters), **means}, self.facts(name)
 
     def load_state(self, name: str, state: OptimizerState) -> None:
         """Continue from `state`.
@@ -288,7 +319,14 @@ class LocalLearner:
         Raises: ConfigError if it belongs to another model or another kind of optimizer.
         """
         own, (tensors, facts) = self._train_states[name], state
-        load_into(own.optimizer, own.parameters, tensors, own.settings.kind, name)
+        moments = {key: one for key, one in tensors.items() if not key.startswith(_MEAN)}
+        load_into(own.optimizer, own.parameters, moments, own.settings.kind, name)
+        own.mean, own.counted = None, facts.get("counted", 0)
+        if own.counted:
+            own.mean = [
+                placed(tensors[f"{_MEAN}{index}"], parameter)
+                for index, parameter in enumerate(own.parameters)
+            ]
         own.steps_done, own.loss = facts["step"], None
         own.pace, own.kept, own.scaled = facts.get("pace", 1.0), None, False
         own.share, own.squares = facts.get("share", 1.0), facts.get("squares", 0.0)

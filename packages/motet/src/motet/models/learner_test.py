@@ -377,6 +377,38 @@ def test_a_step_that_is_scaled_back_leaves_a_part_of_the_way_and_slows_the_next(
     assert learner.facts("p") == {"step": 1, "pace": 1 / 1.5}
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_mean_of_the_weights_is_taken_at_the_end(folder, dtype):
+    policy, other = whole_model(folder, dtype=dtype), whole_model(folder)
+    learner, resumed = (
+        LocalLearner([one], {"p": Optimizer(learning_rate=0.1)}, 3) for one in (policy, other)
+    )
+    (batch,) = pack(samples(), 10**6, "token_mean", {"p": 5})
+    seen = []
+    for at in range(3):
+        asyncio.run(learner.accumulate(batch, PLAIN))
+        asyncio.run(learner.step(["p"]))
+        seen.append([weight.detach().clone() for weight in policy.parameters()])
+        before = asyncio.run(learner.logprobs(batch))
+        if at < 2:
+            asyncio.run(learner.average(["p"], end=False))
+            assert all(map(torch.equal, seen[at], policy.parameters()))
+    assert learner.facts("p")["counted"] == 2
+    resumed.load_state("p", learner.state("p"))
+    assert resumed.facts("p") == learner.facts("p")
+    asyncio.run(learner.average(["p"], end=True))
+    for one, two, three, now in zip(*seen, policy.parameters(), strict=True):
+        torch.testing.assert_close(now.detach(), (one + two + three) / 3)
+    assert not torch.equal(before, asyncio.run(learner.logprobs(batch)))
+    assert "counted" not in learner.facts("p")
+    assert not any(name.startswith("mean.") for name in learner.state("p")[0])
+    with torch.no_grad():
+        for weight, last in zip(other.parameters(), seen[-1], strict=True):
+            weight.copy_(last)
+    asyncio.run(resumed.average(["p"], end=True))
+    assert all(map(torch.equal, other.parameters(), policy.parameters()))
+
+
 def test_a_step_that_is_undone_leaves_the_kept_weights_to_the_bit(folder):
     policy = whole_model(folder, dtype="bfloat16")
     learner = LocalLearner([policy], {"p": Optimizer(learning_rate=0.1)}, 9)

@@ -23,6 +23,7 @@ from motet.trainer.reward_model import NOT_FITTED, Fitted, first_steps, fit, pla
 from motet.trainer.self_imitation import imitated
 from motet.trainer.task_sampling import TaskSampler
 from motet.trainer.timing import Stopwatch
+from motet.trainer.weight_mean import average
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ async def learn_step(
     if ahead is not None:
         await ahead
         clock.lap("wait")
-    await components.models.publisher.publish(sorted({sample.policy for sample in samples}))
+    updated = {sample.policy for sample in samples}.union(await average(components, number))
+    await components.models.publisher.publish(sorted(updated))
     components.models.store_snapshots(number)
     clock.lap("publish")
     groups = refill.shares(played.episodes)
