@@ -52,8 +52,8 @@ test-one: install  ## the same tests of one package alone: make test-one PACKAGE
 test-wide: install  ## the same code with more values: weaker sandboxes, all configs and models, wheels alone, browsers, notebooks, servers; WIDE="tests/wheel_test.py" for single files
 	$(TESTS) -n 3 --dist worksteal -m 'wide and not slow and not examples' $(WIDE)
 
-test-examples: install  ## train what docs, examples and published commands show
-	$(TESTS) -n 2 --dist worksteal -m 'examples and not slow'
+test-examples: install  ## train what docs, examples and published commands show; EXAMPLES="and not wide" without the longest
+	$(TESTS) -n 2 --dist worksteal -m 'examples and not slow $(EXAMPLES)'
 
 test-slow: install  ## the longer runs
 	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -m slow

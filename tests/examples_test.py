@@ -18,6 +18,8 @@ from tests import fork_server
 REPOSITORY = Path(__file__).parent.parent
 LOOP = REPOSITORY / "examples" / "loop.py"
 SCRIPTS = sorted(set((REPOSITORY / "examples").glob("*.py")) - {LOOP})
+LONG = ("several_seeds", "tool_use")
+"""The nightly workflow runs these."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,14 @@ def test_an_example_is_at_most_forty_lines_and_says_how_to_run_it(script):
 
 
 @pytest.mark.examples
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path, marks=pytest.mark.wide) if path.stem in LONG else path
+        for path in SCRIPTS
+    ],
+    ids=lambda path: path.stem,
+)
 def test_an_example_runs_and_its_team_learns(root, script):
     before, after = map(
         float, re.search(r"held out: ([\d.]+) -> ([\d.]+)", run(root, script.name)).groups()

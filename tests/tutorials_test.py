@@ -56,7 +56,7 @@ def typed(folder: Path, lines: list[str], said: str = "") -> str:
     }
     done = subprocess.run(
         ["/bin/sh", "-e", "-c", "\n".join(lines)],
-        cwd=folder, env=environment, input=said, capture_output=True, text=True, timeout=600,
+        cwd=folder, env=environment, input=said, capture_output=True, text=True, timeout=1200,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
@@ -91,6 +91,7 @@ def test_a_new_algorithm_is_written_compared_and_replayed(tmp_path):
     assert (tmp_path / "seeds.png").is_file()
 
 
+@pytest.mark.wide
 @pytest.mark.examples
 def test_a_dialogue_with_a_tool(tmp_path):
     lines = commands("tool_dialogue.md")
