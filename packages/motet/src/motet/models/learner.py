@@ -32,7 +32,7 @@ _SLOWDOWN, _RECOVERY, _SLOWEST = 1.5, 1.1, 0.05
 """The learning rate is divided by the first after a step that was scaled back, and multiplied by
 the second after any other step, up to its schedule. It stays above the last, a share of it."""
 
-_MEAN = "mean."
+_MEAN = "weight_mean."
 """How the tensors of the mean of the weights begin in a state."""
 
 OptimizerState: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]
@@ -307,7 +307,7 @@ class LocalLearner:
         """Return the optimizer state, and its facts.
 
         The state is flat tensors of the policy's i-th parameter, named as in `optimizers.state_of`
-        (`exp_avg.<i>`, ...), and `mean.<i>` for the mean of its weights.
+        (`exp_avg.<i>`, ...), and `weight_mean.<i>` for the mean of its weights.
         """
         state = self._train_states[name]
         means = {f"{_MEAN}{index}": one.cpu().clone() for index, one in enumerate(state.mean or ())}

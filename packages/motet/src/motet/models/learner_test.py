@@ -401,7 +401,7 @@ def test_the_mean_of_the_weights_is_taken_at_the_end(folder, dtype):
         torch.testing.assert_close(now.detach(), (one + two + three) / 3)
     assert not torch.equal(before, asyncio.run(learner.logprobs(batch)))
     assert "counted" not in learner.facts("p")
-    assert not any(name.startswith("mean.") for name in learner.state("p")[0])
+    assert not any("mean" in name for name in learner.state("p")[0])
     with torch.no_grad():
         for weight, last in zip(other.parameters(), seen[-1], strict=True):
             weight.copy_(last)

@@ -14,8 +14,8 @@ from motet.trainer.present import side_by_side
 async def average(components: TrainComponents, number: int) -> list[str]:
     """Count the weights after step `number`, if it is one of the last. At the end of the run, take
     the means. Returns the policies whose weights are other ones now."""
-    steps = components.steps
-    if number <= steps - round(components.train.average_share * steps):
+    share, steps = components.train.average_share, components.steps
+    if not share or number <= steps - round(share * steps):
         return []
     learners, end = components.models.learners, number == steps
     names = [name for name in components.team.policies if name in learners]
