@@ -47,10 +47,7 @@ def test_an_example_is_at_most_forty_lines_and_says_how_to_run_it(script):
 @pytest.mark.examples
 @pytest.mark.parametrize(
     "script",
-    [
-        pytest.param(path, marks=pytest.mark.wide) if path.stem in LONG else path
-        for path in SCRIPTS
-    ],
+    [pytest.param(path, marks=pytest.mark.wide) if path.stem in LONG else path for path in SCRIPTS],
     ids=lambda path: path.stem,
 )
 def test_an_example_runs_and_its_team_learns(root, script):
