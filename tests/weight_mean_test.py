@@ -4,6 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from motet.errors import MotetError
 from tests.small_runs import LORA, run_config, steps
 
 
@@ -31,3 +32,18 @@ def test_a_run_ends_with_the_mean_of_the_weights_after_its_last_steps(train, sha
     for name, found in after.items():
         torch.testing.assert_close(found, sum(one[name] for one in each) / len(each))
     assert any(not torch.equal(before[name], after[name]) for name in after)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"train": {"average_share": 0.5}},
+        {"algorithm": {"name": "magrpo", "entropy_coefficient": 0.1, "entropy_final": 0.0}},
+    ],
+    ids=["a mean", "a falling bonus"],
+)
+def test_what_depends_on_the_length_of_a_run_forbids_a_longer_one(train, sections):
+    length = {"tasks_per_step": 2, **sections.get("train", {})}
+    train(run_config(**sections | {"train": {"steps": 1, **length}}))
+    with pytest.raises(MotetError, match=r"train\.steps was 1 and is 2"):
+        train(run_config(**sections | {"train": {"steps": 2, **length}}), resume=True)

@@ -159,7 +159,7 @@ def _check_config(place: Path, settings: RunConfig) -> list[str]:
 
 def _may_grow(before: RunConfig, settings: RunConfig) -> bool:
     """Return whether `train.steps` may grow: the longer run starts like the shorter one if no
-    learning rate depends on the number of steps."""
+    learning rate, no entropy bonus and no mean of the weights depends on the number of steps."""
     then, now = before.train.steps, settings.train.steps
     rates = [
         settings.critic_optimizer,
@@ -170,6 +170,8 @@ def _may_grow(before: RunConfig, settings: RunConfig) -> bool:
         and now is not None
         and now > then
         and all(rate.schedule == "constant" for rate in rates)
+        and settings.algorithm.entropy_final is None
+        and not settings.train.average_share
     )
 
 

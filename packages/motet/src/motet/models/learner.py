@@ -64,8 +64,9 @@ class _TrainState:
     scaled: bool = False
     """Whether this training step was scaled back."""
     mean: list[Tensor] | None = None
-    """The mean of the weights that were counted, and how many these are."""
+    """The mean of the weights after the steps that were counted."""
     counted: int = 0
+    """How many steps these are."""
 
     def next_epsilon(self, norm: float) -> float:
         """Count a gradient of this norm, and return AdamW's epsilon for its step."""
