@@ -97,6 +97,7 @@ TASKS = {
             "team={summary: summary, detail: detail}",
             "decode={top_p: 1.0, max_new_tokens: 128}",
             "train={epochs: null, steps: 40, tasks_per_step: 4, checkpoint_every: 10}",
+            "train.max_step_kl=0.3",
             "evaluation={every: 0, tasks: 32}",
         ),
         THREE,

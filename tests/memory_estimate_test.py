@@ -167,9 +167,9 @@ def parts(
 
 def test_full_policies_have_weights_of_their_own_and_one_reference():
     found = parts()
-    # float32 masters and copies of 2 bytes; gradients and two moments
+    # float32 masters and copies of 2 bytes; gradients, two moments, and the weights before a step
     assert found["weights"] == 2 * 6 * 8 * 10**9
-    assert found["gradients and optimizers"] == 2 * 12 * 8 * 10**9
+    assert found["gradients and optimizers"] == 2 * 16 * 8 * 10**9
     assert found["references"] == 2 * 8 * 10**9
     assert "freed and kept" not in found
     assert parts(algorithm={"name": "magrpo"})["references"] == 0
@@ -181,20 +181,31 @@ def test_adapters_add_little_to_their_frozen_base_which_is_the_reference():
     found = parts(p=LORA, q=LORA)
     adapter = WHOLE.adapter(Lora())
     assert found["weights"] == 2 * 8 * 10**9
-    assert found["gradients and optimizers"] == 2 * 18 * adapter
+    assert found["gradients and optimizers"] == 2 * 22 * adapter
     assert found["references"] == 0
 
 
 def test_a_mean_of_the_weights_is_one_more_copy_of_what_is_trained():
     section = {"steps": 2, "tasks_per_step": 2, "average_share": 0.5}
     found = parts(q=LORA, train=section)["gradients and optimizers"]
-    assert found == 16 * 8 * 10**9 + 22 * WHOLE.adapter(Lora())
+    assert found == 20 * 8 * 10**9 + 26 * WHOLE.adapter(Lora())
+
+
+def test_a_bounded_step_keeps_what_it_is_measured_from():
+    section = {"steps": 2, "tasks_per_step": 2}
+    in_sequence = {"schedule": {"kind": "sequential"}}
+    for others, copies in (({}, 2), (in_sequence, 1)):
+        unbound, bound = (
+            parts(train={**section, "max_step_kl": kl}, **others)["gradients and optimizers"]
+            for kl in (None, 0.3)
+        )
+        assert bound - unbound == copies * 4 * 8 * 10**9
 
 
 def test_a_frozen_policy_is_the_base_and_the_reference_of_a_full_one():
     found = parts(q=FROZEN)
     assert found["weights"] == (6 + 2) * 8 * 10**9
-    assert found["gradients and optimizers"] == 12 * 8 * 10**9
+    assert found["gradients and optimizers"] == 16 * 8 * 10**9
     assert found["references"] == 0
 
 
@@ -223,12 +234,13 @@ def test_a_reward_model_on_an_adapter_needs_the_base():
 
 def test_a_home_with_shards_divides_what_it_trains_and_its_reference():
     found = parts(ranks=4, only=["p"])
-    # float32 weights, gradients and two moments: 16 bytes each; the reference: 2 bytes each
-    assert found["weights"] + found["gradients and optimizers"] == 16 * 8 * 10**9 // 4
+    # float32 weights, gradients, two moments, the weights before a step: 20 bytes each; the
+    # reference: 2 bytes each
+    assert found["weights"] + found["gradients and optimizers"] == 20 * 8 * 10**9 // 4
     assert found["references"] == 2 * 8 * 10**9 // 4
     # On one GPU nothing is gathered, but the copies that compute are held: 2 bytes more each.
     one = parts(only=["p"])
-    assert one["weights"] + one["gradients and optimizers"] == 18 * 8 * 10**9
+    assert one["weights"] + one["gradients and optimizers"] == 22 * 8 * 10**9
 
 
 def test_a_home_with_shards_gathers_all_weights_to_sample_and_to_score():
@@ -245,9 +257,9 @@ def test_a_home_with_shards_gathers_all_weights_to_sample_and_to_score():
 
 
 def test_a_home_with_many_shards_holds_less_than_the_float32_weights():
-    # 144 GB in 16 shards, and the gathered weights
+    # 176 GB in 16 shards, and the gathered weights
     vllm = {"cluster": {"samplers": {"engine": "vllm"}}}
-    assert parts(ranks=16, only=["p"], **vllm)["total"] == (9 + 16) * 10**9 < 4 * 8 * 10**9
+    assert parts(ranks=16, only=["p"], **vllm)["total"] == (11 + 16) * 10**9 < 4 * 8 * 10**9
 
 
 def test_several_gpus_of_adapters_hold_copies_and_divide_a_critic_with_weights_of_its_own():

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 
 import motet
 from motet.commands.main import whole_app
+from motet.config.paths import config_path
 from motet.errors import ConfigError
 from motet.models import devices
 from motet.models.devices import CudaMemory
 from motet_cluster.planning import plan
 from tests.fixtures.messages import facts, says
 from tests.fixtures.wide import widely
+from tests.gpu_recipe_test import PLANNER
 from tests.small_runs import run_config
 
 SMALL = {
@@ -144,13 +147,26 @@ def test_two_full_7b_need_three_gpus_each_on_80_gb(large):
     cluster = {"learners": {"gpus": 3}, "samplers": {"engine": "vllm"}}
     planned = plan(large(cluster=cluster), **PAPER)
     assert planned.gpus == 2 * 3 + 2 * 1
-    # float32 weights, gradients, two moments and the reference: 18 bytes · 7.6e9 / 3 = 45.7 GB,
-    # and 15.2 GB of weights that are gathered for the reference
+    # float32 weights, gradients, two moments, the weights before a step and the reference: 22 bytes
+    # · 7.6e9 / 3 = 55.8 GB, and 15.2 GB of weights that are gathered for the reference
     for home in planned.processes:
-        assert home.memory == pytest.approx(45.7e9 + 15.2e9, rel=0.01)
+        assert home.memory == pytest.approx(55.8e9 + 15.2e9, rel=0.01)
         assert home.fits(planned.gpu_memory)
     assert "h100-80" in planned.fits_on
     assert "a100-40" not in planned.fits_on
+
+
+@pytest.mark.parametrize("config", ["house_build", "str_build"])
+def test_published_builders_fit_the_gpus_that_their_comment_names(tmp_path, config):
+    """Two full models of 4B. The comment of the config shows the overrides."""
+    (tmp_path / "config.json").write_text(json.dumps(PLANNER))
+    path, model = config_path(config), f"models.qwen.path={tmp_path}"
+    shown = re.findall(rf"^#   motet train {config} ('.*')$", path.read_text(), re.MULTILINE)
+    assert len(shown) == 2
+    for overrides, gpus in zip(map(shlex.split, shown), (4, 1), strict=True):
+        planned = plan(path, [model, *overrides], gpu="h100-80", prompt_tokens=1024)
+        assert planned.gpus == gpus
+        assert all(home.fits(0.9 * planned.gpu_memory) for home in planned.processes)
 
 
 def test_on_141_gb_two_gpus_are_enough(large):

@@ -90,6 +90,7 @@ def parts_of(
     """
     parts = dict.fromkeys(("weights", "gradients and optimizers", "references", "critics"), 0)
     at_work, valuers = 0, list(_valuers(config, only))
+    kept = []  # bytes of what each policy's step is measured from
     vllm = config.cluster is not None and config.cluster.samplers.engine == "vllm"
     for model, base in config.models.items():
         mine = {
@@ -111,10 +112,12 @@ def parts_of(
                 parts["weights"] += memory.held(shape.parameters, computes, shards)
                 trained = memory.training(shape.parameters, kind) + mean * shape.parameters
                 parts["gradients and optimizers"] += trained // shards
+                kept.append(memory.MASTER * shape.parameters // shards)
             elif policy.train == "lora":
                 adapter = shape.adapter(policy.lora or Lora())
                 trained = memory.held(adapter, computes) + memory.training(adapter, kind)
                 parts["gradients and optimizers"] += trained + mean * adapter
+                kept.append(memory.MASTER * adapter)
             elif policy.snapshots is not None:
                 source = config.policies[policy.snapshots.of]
                 adapter = shape.adapter(source.lora or Lora()) * memory.MASTER
@@ -136,6 +139,9 @@ def parts_of(
         tokens = tokens_learnt(config, sizes, model, by_critics=by_critics)
         learning = memory.learning(shape, tokens, width, base.checkpointing)
         at_work = max(at_work, playing, learning)
+    if config.train.max_step_kl is not None and kept:
+        one_by_one = config.schedule.kind == "sequential"
+        parts["gradients and optimizers"] += max(kept) if one_by_one else sum(kept)
     parts["playing or learning"] = at_work
     if any(_on_cpu(config, base) for base in config.models.values()):
         parts["freed and kept"] = memory.freed(at_work)
@@ -264,7 +270,8 @@ def _length(words: PreTrainedTokenizerBase | None, prompt: Prompt) -> int:
 
 KNOBS = {
     "weights": "dtype: bfloat16 or quantize of a model, or a smaller model",
-    "gradients and optimizers": "policies.NAME.train=lora, or optimizer.kind=adamw_8bit",
+    "gradients and optimizers": "policies.NAME.train=lora, optimizer.kind=adamw_8bit, or "
+    "train.max_step_kl=null",
     "references": "policies.NAME.train=lora, whose reference is the base itself",
     "critics": "critic.train=head or lora",
     "reward model": "reward_model.train=lora or head",

@@ -35,8 +35,7 @@ async def collect(
         tag: makes the episode ids of this call unique in the run, such as the number of the step.
         greedy, greedy_path, absent: see `play`.
         on_episode: called with each episode when it ends, to show progress. The order of these
-            calls
-            may depend on timing.
+            calls may depend on timing.
 
     Raises: ConfigError from `check_plan` before anything is played; otherwise the same as `play`.
     """
