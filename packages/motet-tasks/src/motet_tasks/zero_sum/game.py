@@ -200,8 +200,12 @@ class ZeroSumGame(Environment[Match[GamePosition]], Generic[GamePosition]):
 
     # ------------------------------------------------------------ demonstrations
 
+    def shown(self, position: GamePosition) -> Sequence[str]:
+        """Return the moves of which a demonstration shows one, each as likely."""
+        return self.rules.moves(position)
+
     def demonstrate(self, task: Task, seed: int) -> Demonstration:
-        """Return a random legal move in a position to which random legal moves lead."""
+        """Return one of the moves that are `shown`, in a position to which random moves lead."""
         draw = random.Random(seed)
         rules, match = self.rules, self._begin(task)
         positions = [match.position]
@@ -214,4 +218,4 @@ class ZeroSumGame(Environment[Match[GamePosition]], Generic[GamePosition]):
         turn = draw.randrange(len(positions))
         shown = positions[turn]
         mover = match.players[rules.seat(shown)]
-        return Demonstration(mover, self.prompt(shown), draw.choice(rules.moves(shown)), turn)
+        return Demonstration(mover, self.prompt(shown), draw.choice(self.shown(shown)), turn)

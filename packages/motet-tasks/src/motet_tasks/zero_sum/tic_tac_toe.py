@@ -1,4 +1,8 @@
-"""Tic-tac-toe: three marks in a row win. Without errors of both players it ends in a draw."""
+"""Tic-tac-toe: three squares in a row win. Without errors of both players it ends in a draw.
+
+A player reads which squares are whose, as numbers. In a drawn board a language model first has to
+find out which place is which: a small one learns far more slowly from it.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,10 +24,10 @@ class TicTacToeRules:
     """The rules. A move is the number of a free square, 1 to 9."""
 
     text = (
-        "You play tic-tac-toe. Both players take turns and put their mark, X or O, on a free "
-        "square. Three of your marks in a row win: across, down or diagonally. If no square is "
-        "free, it is a draw. Free squares have numbers; answer with one of them. Naming any other "
-        "square, or several, loses."
+        "You play tic-tac-toe. The squares have numbers, row by row: 1 2 3, 4 5 6, 7 8 9. Both "
+        "players take turns and take a free square. Three squares of yours in a row win: across, "
+        "down or diagonally. If no square is free, it is a draw. Answer with the number of a free "
+        "square. Naming any other square, or several, loses."
     )
     stake = 1.0
     deals: Sequence[Board] = (EMPTY * 9,)
@@ -48,9 +52,14 @@ class TicTacToeRules:
         return position
 
     def told(self, position: Board) -> str:
-        squares = [str(at + 1) if mark == EMPTY else mark for at, mark in enumerate(position)]
-        rows = "\n".join(" ".join(squares[at : at + 3]) for at in (0, 3, 6))
-        return f"{rows}\nYou are {MARKS[self.seat(position)]}. Your square?"
+        own = self.seat(position)
+        whose = {"You": MARKS[own], "Other": MARKS[1 - own], "Free": EMPTY}
+        squares = {
+            who: " ".join(str(at + 1) for at, here in enumerate(position) if here == mark)
+            for who, mark in whose.items()
+        }
+        lines = [f"{who}: {numbers or 'none'}" for who, numbers in squares.items()]
+        return "\n".join((*lines, "Your square?"))
 
     def read(self, text: str) -> str | None:
         """Return the only number in a text, or the only one in brackets: 5 of "not 3 but [5]"."""
@@ -90,3 +99,9 @@ class TicTacToe(ZeroSumGame[Board]):
     @property
     def rules(self) -> GameRules[Board]:
         return RULES
+
+    def shown(self, position: Board) -> Sequence[str]:
+        """A beginner completes three in a row, and sees nothing else."""
+        won = 1.0 if RULES.seat(position) == 0 else -1.0
+        moves = RULES.moves(position)
+        return [m for m in moves if RULES.won(RULES.after(position, m, m)) == won] or moves

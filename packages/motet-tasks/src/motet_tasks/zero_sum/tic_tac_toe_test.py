@@ -55,8 +55,20 @@ def test_a_move_is_the_only_number_of_a_text(text, move):
     assert RULES.read(text) == move
 
 
-def test_who_moves_reads_the_board_and_its_mark():
-    assert RULES.told("X O      ") == "X 2 O\n4 5 6\n7 8 9\nYou are X. Your square?"
+def test_who_moves_reads_whose_the_squares_are():
+    assert RULES.told("X O X    ") == "You: 3\nOther: 1 5\nFree: 2 4 6 7 8 9\nYour square?"
+    assert RULES.told("X O      ").startswith("You: 1\nOther: 3\n")
+    assert RULES.told(" " * 9).startswith("You: none\nOther: none\nFree: 1 2 3 ")
+
+
+def test_a_demonstration_completes_three_in_a_row_and_blocks_none():
+    environment = game(TicTacToe)
+    assert environment.shown("XX OO    ") == ["3"]
+    assert environment.shown("XX OO X  ") == ["6"]
+    assert environment.shown("XX  O    ") == ["3", "4", "6", "7", "8", "9"]
+    task = environment.tasks("train")[0]
+    shown = {environment.demonstrate(task, seed).text for seed in range(99)}
+    assert shown == set("123456789")
 
 
 def test_the_optimal_player_never_loses_and_punishes_errors():
