@@ -195,22 +195,23 @@ async def _round(game: _Game, state: Any, path: Path, starts: _Starts) -> Round 
         return unanswered
     sampled = joined(asked, answers)
     samples = {agent: answer.completions for agent, answer in sampled.items()}
-    stepped = await game.waves.run(
-        [
-            _step(game, states[k], path, _number(game.plan, k, picks), picks, samples)
-            for k, picks in enumerate([*picks_J, *picks_W])
-        ]
-    )
+    steps = [
+        _step(game, states[k], path, _number(game.plan, k, picks), picks, samples)
+        for k, picks in enumerate([*picks_J, *picks_W])
+    ]
+    # A single one needs no rollout task of its own.
+    stepped = [await steps[0]] if len(steps) == 1 else await game.waves.run(steps)
     after_J, after_W = _halved([state for _, state in stepped], len(picks_J))
     stepped_J, stepped_W = _halved([outcome for outcome, _ in stepped], len(picks_J))
     outcomes_J = stopped_together(game.plan, stepped_J)
     outcomes_W = _stopped_with(outcomes_J, stepped_W, game.plan)
-    grown_J, without = await game.waves.run(
-        [
-            _grow(game, outcomes_J, after_J, path, starts),
-            _played_on(game, outcomes_W, after_W, path, starts, first=len(picks_J)),
-        ]
-    )
+    growing = _grow(game, outcomes_J, after_J, path, starts)
+    without: tuple[Outcome, ...] = ()
+    if outcomes_W:
+        playing = _played_on(game, outcomes_W, after_W, path, starts, first=len(picks_J))
+        grown_J, without = await game.waves.run([growing, playing])
+    else:
+        grown_J = await growing
     faults = [outcome.fault for outcome in grown_J if outcome.fault is not None]
     if len(faults) == len(grown_J):
         return faults[0]

@@ -16,7 +16,7 @@ the seeds alone. It does not depend on how long an environment steps or which an
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 from motet.core import Fault, Sampled, Sampler, SampleRequest
@@ -51,6 +51,8 @@ class Waves:
         self._waiting: list[_Question] = []
         self._asked: list[_Question] = []
         """The questions of the wave that is being sampled, answered or not."""
+        self._answered = 0
+        """The number of questions at its beginning that are known to be answered."""
         self._wave: asyncio.Task[list[SampleResults]] | None = None
 
     async def ask(self, requests: Sequence[SampleRequest]) -> SampleResults:
@@ -141,8 +143,12 @@ class Waves:
         The last waiting one is woken by the end of the wave. So there is always a rollout task that
         receives an exception of the sampler.
         """
+        asked, first = self._asked, self._answered
+        while first < len(asked) and asked[first].answer.done():
+            first += 1
+        self._answered = first
         if not question.answer.done() and any(
-            not q.answer.done() for q in self._asked if q is not question
+            not q.answer.done() for q in islice(asked, first, None) if q is not question
         ):
             self._running += 1
             question.answer.set_result(answers)
@@ -164,7 +170,7 @@ class Waves:
                 question.answer.set_exception(error)
             else:
                 question.answer.set_result(wave.result()[place])
-        self._asked, self._wave = [], None
+        self._asked, self._answered, self._wave = [], 0, None
         self._release_permit()
 
     def _withdraw(self, question: _Question) -> None:
