@@ -38,7 +38,13 @@ KUHN: Mapping[str, Experiment] = {
     )
 }  # fmt: skip
 BLUFF = {"`bluff_tiny`": Experiment("self_play_bluff_tiny", "bluff_tiny", (), SEEDS)}
-TIC_TAC_TOE = Experiment("self_play_tic_tac_toe", "tic_tac_toe_tiny", (), SEEDS)
+TIC_TAC_TOE: Mapping[str, Experiment] = {
+    name: Experiment(f"self_play_tic_tac_toe{suffix}", "tic_tac_toe_tiny", overrides, SEEDS)
+    for name, suffix, overrides in (
+        ("`tic_tac_toe_tiny`", "", ()),
+        ("without a baseline", "_plain", ("algorithm.name=mareinforce",)),
+    )
+}
 ENDS = (200, 600, 1800)
 """Steps after which the exact gradient is judged."""
 RATE = 5.0
@@ -65,18 +71,21 @@ def exploited(runs: Mapping[str, Experiment]) -> Iterator[Sequence[str]]:
 
 def tic_tac_toe() -> Iterator[Sequence[str]]:
     """The games against the player without errors, before and after training."""
-    yield ("seed", "", "drawn", "lost", "of these by an illegal move", "CPU s")
-    for seed in TIC_TAC_TOE.seeds:
-        folder = TIC_TAC_TOE.folder(seed)
-        for when, target in (("before", _start(folder)), ("after", folder)):
-            terms = _against_optimal(target, folder, when)["terms"]
+    yield (
+        "run", "seed", "drawn before", "drawn after", "lost after", "of these by an illegal move",
+        "CPU s",
+    )  # fmt: skip
+    for name, one in TIC_TAC_TOE.items():
+        for seed in one.seeds:
+            folder = one.folder(seed)
+            before = _against_optimal(_start(folder), folder, "before")["terms"]
+            after = _against_optimal(folder, folder, "after")["terms"]
             yield (
+                name,
                 str(seed),
-                when,
-                f"{terms['drawn']:.3f}",
-                f"{terms['lost']:.3f}",
-                f"{terms['illegal/ann']:.3f}",
-                f"{summary(folder)['cpu_seconds']:.0f}" if when == "after" else "",
+                f"{before['drawn']:.3f}",
+                *(f"{after[term]:.3f}" for term in ("drawn", "lost", "illegal/ann")),
+                f"{summary(folder)['cpu_seconds']:.0f}",
             )
 
 
@@ -145,7 +154,7 @@ PARTS = {
     "entropy": Part(tabled(entropy)),
     "kuhn": Part(tabled(partial(exploited, KUHN)), tuple(KUHN.values())),
     "bluff": Part(tabled(partial(exploited, BLUFF)), tuple(BLUFF.values())),
-    "tic_tac_toe": Part(tabled(tic_tac_toe), (TIC_TAC_TOE,)),
+    "tic_tac_toe": Part(tabled(tic_tac_toe), tuple(TIC_TAC_TOE.values())),
 }
 
 if __name__ == "__main__":
