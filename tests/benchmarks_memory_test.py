@@ -1,6 +1,7 @@
 """The benchmark of the memory estimate: its cases and its verdict. Nothing is measured."""
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,28 @@ def test_the_verdict_and_the_page(tmp_path, monkeypatch, factor, code, error):
     page = tmp_path / "page.md"
     page.write_text(f"before\n\n{memory.BEGIN}\n\nold\n\n{memory.END}\n\nafter\n")
     monkeypatch.setattr(real_size, "PAGE", page)
-    measured = {repr(peak.job): peak.bytes for peak in memory.peaks()}
-    monkeypatch.setattr(memory, "estimate", lambda job: factor * measured[repr(job)])
+    measured = list(memory.peaks())
+    monkeypatch.setattr(memory, "estimate", lambda peak: factor * peak.bytes)
     assert memory.main() == code
     text = page.read_text()
     assert text.startswith("before")
     assert text.endswith("after\n")
     assert "old" not in text
     assert text.count(f"| {error} |") == len(measured)
+
+
+@pytest.mark.parametrize(("date", "bound"), [("2026-11-24", None), ("2026-11-25", 0.3)])
+def test_old_peaks_are_compared_with_estimates_of_unbounded_steps(monkeypatch, date, bound):
+    bounds = []
+    monkeypatch.setattr(models, "make", lambda name, build: name)
+    monkeypatch.setattr(memory, "Words", lambda job: None)
+    monkeypatch.setattr(memory, "memory_of", lambda setup: {"total": 1})
+
+    @contextmanager
+    def opened(config, words, train):
+        bounds.append(config.train.max_step_kl)
+        yield None
+
+    monkeypatch.setattr(memory, "open_task_setup", opened)
+    assert memory.estimate(memory.Peak("one", real_size.BASE, 1.0, date)) == 1
+    assert bounds == [bound]
