@@ -216,6 +216,6 @@ class ZeroSumGame(Environment[Match[GamePosition]], Generic[GamePosition]):
                 break
             positions.append(after)
         turn = draw.randrange(len(positions))
-        shown = positions[turn]
-        mover = match.players[rules.seat(shown)]
-        return Demonstration(mover, self.prompt(shown), draw.choice(self.shown(shown)), turn)
+        position = positions[turn]
+        mover = match.players[rules.seat(position)]
+        return Demonstration(mover, self.prompt(position), draw.choice(self.shown(position)), turn)

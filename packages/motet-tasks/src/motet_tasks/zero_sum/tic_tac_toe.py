@@ -1,7 +1,7 @@
 """Tic-tac-toe: three squares in a row win. Without errors of both players it ends in a draw.
 
-A player reads which squares are whose, as numbers. In a drawn board a language model first has to
-find out which place is which: a small one learns far more slowly from it.
+A player reads which squares are whose, as numbers: in a drawn board a language model first has to
+find out which place is which.
 """
 
 import re
