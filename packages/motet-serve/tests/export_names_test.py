@@ -55,7 +55,7 @@ def adapter(base, into, **options):
 def trained(place, runs, policies, models):
     """Train a run of one step on chats, with one agent per policy. Return its folder."""
     own, rows = f"{place}/own.py", {"path": str(place / "rows.jsonl")}
-    team = {f"agent {name}": name for name in policies}
+    team = {f"agent | {name}": name for name in policies}
     agents = dict.fromkeys(team, f"{own}:ask")
     config = run_config(
         environment={"name": "functions", "agents": agents, "reward": f"{own}:reward"},
@@ -110,6 +110,7 @@ def test_models_and_policies_whose_names_meet_stay_apart(place, tmp_path):
     run = trained(place, tmp_path, policies, models)
     motet_serve.export_team(run, tmp_path / "out")
     assert games(tmp_path / "out") == games(run)
+    assert "\n| agent \\| p | p |\n" in (tmp_path / "out" / "README.md").read_text()
     said = yaml.safe_load((tmp_path / "out" / "team.yaml").read_text())
     places = {name: said["models"][one["model"]]["path"] for name, one in said["policies"].items()}
     assert places == {

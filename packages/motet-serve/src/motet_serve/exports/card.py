@@ -96,7 +96,7 @@ def write_card(facts: CardFacts, folder: Path) -> None:
     bases = dict.fromkeys(one.base for one in facts.folders if one.base is not None)
     found = (("before training", facts.before), ("this team", facts.after))
     pages = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True)
-    pages.filters |= {"fenced": _fenced, "shown": shown}
+    pages.filters |= {"fenced": _fenced, "shown": shown, "cell": _cell}
     text = pages.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         facts=facts,
         config=config,
@@ -202,6 +202,11 @@ def _fenced(settings: Mapping[str, Any]) -> str:
     while fence in text:
         fence += "`"
     return f"{fence}yaml\n{text}\n{fence}"
+
+
+def _cell(text: str) -> str:
+    """Return a text as a cell of a table in Markdown."""
+    return " ".join(visible(text).split()).replace("|", "\\|")
 
 
 def _without_paths(value: Any) -> Any:
