@@ -115,7 +115,7 @@ class _Scored(torch.autograd.Function):
             logp_MV = scaled_MV.sub_(_logsumexp(scaled_MV, p_MV)[:, None])
             logp_M[part] = logp_MV.gather(1, tokens_M[part, None]).squeeze(1)
             if want_entropy:
-                entropy_M[part] = -_dot(p_MV, logp_MV)
+                entropy_M[part] = -torch.linalg.vecdot(p_MV, logp_MV)
             if slope_MH is not None:
                 slope_MV = p_MV.neg_().scatter_add_(
                     1, tokens_M[part, None], torch.ones_like(logp_M[part, None])
@@ -155,7 +155,7 @@ class _Scored(torch.autograd.Function):
                 grad_MV.mul_(-factor_M[:, None])
             else:
                 logp_MV = scaled_MV.sub_(_logsumexp(scaled_MV, grad_MV)[:, None])
-                entropy_M = -_dot(grad_MV, logp_MV)
+                entropy_M = -torch.linalg.vecdot(grad_MV, logp_MV)
                 pull_MV = (
                     logp_MV.add_(entropy_M[:, None])
                     .mul_(for_entropy_M[part, None])
@@ -215,7 +215,3 @@ def _logsumexp(scaled_MV: Tensor, p_MV: Tensor) -> Tensor:
     The largest p is exp(max − logsumexp), and never less than 1/V.
     """
     return scaled_MV.amax(dim=-1) - p_MV.amax(dim=-1).log()
-
-
-def _dot(p_MV: Tensor, logp_MV: Tensor) -> Tensor:
-    return torch.bmm(p_MV[:, None, :], logp_MV[:, :, None]).flatten()
