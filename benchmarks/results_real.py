@@ -17,7 +17,7 @@ from chat_picture import draw_learned
 from kept_runs import reached
 from real_tasks import MODEL, THREE
 from results import Part, tabled
-from results_runs import ROOT, Experiment, motet
+from results_runs import ROOT, Experiment, motet, summary
 
 from motet.core import ScoreRequest, walk
 from motet.models.backbone import Backbone
@@ -58,6 +58,19 @@ CONTROLS = {
         THREE,
     ),
 }
+ENGLISH = {
+    "as it is": TABOO,
+    "a KL penalty of 0.05": Experiment(
+        "taboo_kl", "taboo", ("algorithm.kl={kind: loss, coefficient: 0.05}",), (0,)
+    ),
+    "three times the rate, no bound on a step": Experiment(
+        "taboo_unbounded",
+        "taboo",
+        ("optimizer.learning_rate=9e-4", "train.max_step_kl=null"),
+        (0,),
+    ),
+}
+"""Runs that may leave English, and one that is held near the model before training."""
 PICTURE = ROOT / "docs" / "taboo.png"
 LONG_PROMPTS = (
     "team.describer.system='You play a word game. Your partner must find a word, and reads your "
@@ -161,15 +174,21 @@ def crossplay() -> str:
 
 def english() -> Iterator[Sequence[str]]:
     """How probable the descriptions are for the model before training, and how long they are."""
-    yield ("seed", "nats per token before", "nats per token after", "words before", "words after")
+    yield (
+        "`motet train taboo`", "seed", "success", "nats per token before", "after", "words before",
+        "after",
+    )  # fmt: skip
     model = Backbone.load(MODEL, dtype="bfloat16")
-    for seed in TABOO.seeds:
-        before, after = _evaluations(TABOO.folder(seed))
-        yield (
-            str(seed),
-            *(f"{_surprise(model, file):.2f}" for file in (before, after)),
-            *(f"{_words(file):.1f}" for file in (before, after)),
-        )
+    for name, one in ENGLISH.items():
+        for seed in one.seeds:
+            both = _evaluations(one.folder(seed))
+            yield (
+                name,
+                str(seed),
+                f"{summary(one.folder(seed))['heldout']['after']['success']:.3f}",
+                *(f"{_surprise(model, file):.2f}" for file in both),
+                *(f"{_words(file):.1f}" for file in both),
+            )
 
 
 def _evaluations(folder: Path) -> tuple[Path, Path]:
@@ -224,7 +243,7 @@ PARTS = {
     "baselines": Part(tabled(baselines), (TABOO,)),
     "controls": Part(tabled(controls), (TABOO, *CONTROLS.values()), keeps=True),
     "crossplay": Part(crossplay, (TABOO,)),
-    "english": Part(tabled(english), (TABOO,)),
+    "english": Part(tabled(english), tuple(ENGLISH.values())),
     "telegram": Part(tabled(telegram), (TELEGRAM,), keeps=True),
     "tasks": Part(tabled(real_tasks.tasks), tuple(real_tasks.TASKS.values()), keeps=True),
     "algorithms": Part(
