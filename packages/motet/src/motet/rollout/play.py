@@ -127,14 +127,16 @@ class _Starts:
     async def open(self) -> Any | Fault:
         environment, plan, key = self._game.environment, self._game.plan, self._game.key("start")
 
-        def start() -> Awaitable[Any]:
-            limit = plan.timeout_seconds
-            return within(limit, "start", lambda: environment.start(self._task, key))
-
-        state = await attempt(again(plan.retries, start))
-        if not isinstance(state, Fault):
+        async def begin() -> Any:
+            # Noted at once: if the game is cancelled before it has this state, it is closed too.
+            state = await environment.start(self._task, key)
             self._opened.append(state)
-        return state
+            return state
+
+        def start() -> Awaitable[Any]:
+            return within(plan.timeout_seconds, "start", begin)
+
+        return await attempt(again(plan.retries, start))
 
     async def each(self, state: Any, prompts: Mapping[str, Prompt], count: int) -> list[Any]:
         """Return `count` states for the joint actions of the first Round, `state` among them.
@@ -165,15 +167,22 @@ class _Starts:
         )
 
     async def close(self) -> Fault | None:
-        """Close all states. Returns the first Fault."""
-        close, limit = self._game.environment.close, self._game.plan.timeout_seconds
-        ended = await asyncio.gather(
-            *(
-                attempt(within(limit, "close", partial(close, state), even_given_up=True))
-                for state in self._opened
-            )
-        )
+        """Close all states, also if the game is cancelled meanwhile. Returns the first Fault."""
+        closing = asyncio.ensure_future(self._close_all())
+        try:
+            ended = await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait({closing})
+            raise
         return next((fault for fault in ended if isinstance(fault, Fault)), None)
+
+    async def _close_all(self) -> list[Fault | None]:
+        close, limit = self._game.environment.close, self._game.plan.timeout_seconds
+
+        async def closed(state: Any) -> Fault | None:
+            return await attempt(within(limit, "close", partial(close, state), even_given_up=True))
+
+        return await asyncio.gather(*map(closed, self._opened))
 
 
 async def _round(game: _Game, state: Any, path: Path, starts: _Starts) -> Round | Fault:

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -762,3 +763,28 @@ def test_a_round_ends_by_the_mean_of_the_joint_actions_that_did_not_fail():
     assert [one.end for one in ended] == ["stopped", None, "stopped"]
     kept = stopped_together(plan, [outcome(2.9), outcome(5.0)])
     assert [one.end for one in kept] == [None, None]
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_whenever_a_game_is_cancelled_each_of_its_boards_is_closed() -> None:
+    async def cancelled_after(passes: int) -> tuple[Board, bool]:
+        live, waves = Board(), Waves(KeySampler())
+        game = play(TASK, "e", live, PAIR, Plan(samples=(2, 1, 1)), waves, 7)
+        playing = asyncio.ensure_future(waves.run([game]))
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        playing.cancel()
+        await asyncio.wait({playing})
+        return live, playing.cancelled()
+
+    boards, was_cancelled = set(), True
+    passes = 1  # the waves must have begun
+    while was_cancelled:
+        live, was_cancelled = asyncio.run(cancelled_after(passes))
+        gc.collect()  # a coroutine that was never awaited warns when it is deleted
+        assert [id(board) for board in live.closed] == [id(board) for board in live.boards], passes
+        boards.add(len(live.boards))
+        passes += 1
+    assert boards == {1, 2}
+    assert passes > 20

@@ -51,10 +51,13 @@ async def play_reference(
         start = await attempt(within(limit, "start", lambda: environment.start(task, key)))
         if isinstance(start, Fault):
             return Episode(episode_id, task, None, fault=start)
-        root = await attempt(_round(environment, start, 0, plan, derive(seed, episode_id, "solve")))
-        closed = await attempt(
-            within(limit, "close", lambda: environment.close(start), even_given_up=True)
-        )
+        try:
+            solving = _round(environment, start, 0, plan, derive(seed, episode_id, "solve"))
+            root = await attempt(solving)
+        finally:
+            closed = await attempt(
+                within(limit, "close", lambda: environment.close(start), even_given_up=True)
+            )
     for part in (root, closed):
         if isinstance(part, Fault):
             return Episode(episode_id, task, None, fault=part)
