@@ -39,11 +39,13 @@ KUHN: Mapping[str, Experiment] = {
 }  # fmt: skip
 BLUFF = {"`bluff_tiny`": Experiment("self_play_bluff_tiny", "bluff_tiny", (), SEEDS)}
 TIC_TAC_TOE: Mapping[str, Experiment] = {
-    name: Experiment(f"self_play_tic_tac_toe{suffix}", "tic_tac_toe_tiny", overrides, SEEDS)
-    for name, suffix, overrides in (
-        ("`tic_tac_toe_tiny`", "", ()),
-        ("without a baseline", "_plain", ("algorithm.name=mareinforce",)),
-    )
+    "`tic_tac_toe_tiny`": Experiment("self_play_tic_tac_toe", "tic_tac_toe_tiny", (), SEEDS),
+    "without a baseline": Experiment(
+        "self_play_tic_tac_toe_plain",
+        "tic_tac_toe_tiny",
+        ("algorithm.name=mareinforce",),
+        SEEDS[:1],
+    ),
 }
 ENDS = (200, 600, 1800)
 """Steps after which the exact gradient is judged."""
