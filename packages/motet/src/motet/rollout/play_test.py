@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -765,8 +766,6 @@ def test_a_round_ends_by_the_mean_of_the_joint_actions_that_did_not_fail():
     assert [one.end for one in kept] == [None, None]
 
 
-@pytest.mark.filterwarnings("error::RuntimeWarning")
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_whenever_a_game_is_cancelled_each_of_its_boards_is_closed() -> None:
     async def cancelled_after(passes: int) -> tuple[Board, bool]:
         live, waves = Board(), Waves(KeySampler())
@@ -778,13 +777,17 @@ def test_whenever_a_game_is_cancelled_each_of_its_boards_is_closed() -> None:
         await asyncio.wait({playing})
         return live, playing.cancelled()
 
-    boards, was_cancelled = set(), True
-    passes = 1  # the waves must have begun
-    while was_cancelled:
-        live, was_cancelled = asyncio.run(cancelled_after(passes))
-        gc.collect()  # a coroutine that was never awaited warns when it is deleted
-        assert [id(board) for board in live.closed] == [id(board) for board in live.boards], passes
-        boards.add(len(live.boards))
-        passes += 1
+    boards, was_cancelled, passes = set(), True, 1  # the waves must have begun
+    gc.collect()  # what other tests have left
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        while was_cancelled:
+            live, was_cancelled = asyncio.run(cancelled_after(passes))
+            closed = [id(board) for board in live.closed]
+            assert closed == [id(board) for board in live.boards], passes
+            boards.add(len(live.boards))
+            passes += 1
+        gc.collect()
     assert boards == {1, 2}
     assert passes > 20
+    assert not [one for one in told if "never awaited" in str(one.message)]
