@@ -26,6 +26,7 @@ from motet.core import (
 from motet.core.seeding import derive
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet.rollout.play import check_plan, end_of, joint_actions, play, stopped_together
+from motet.rollout.reference import play_reference
 from motet.rollout.waves import Waves
 from motet.settings import Plan
 from motet.user_code import retries
@@ -791,3 +792,14 @@ def test_whenever_a_game_is_cancelled_each_of_its_boards_is_closed() -> None:
     assert boards == {1, 2}
     assert passes > 20
     assert not [one for one in told if "never awaited" in str(one.message)]
+
+
+def test_a_reference_path_that_stops_the_run_closes_its_board() -> None:
+    class Unsolved(Board):
+        def solve(self, state: list[Any], seed: int) -> dict[str, str]:
+            raise ConfigError("no such expert")
+
+    live = Unsolved()
+    with pytest.raises(ConfigError, match="no such expert"):
+        asyncio.run(play_reference(live, TASK, "e", Plan(samples=(1,)), 7))
+    assert len(live.closed) == len(live.boards) == 1
