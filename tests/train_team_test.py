@@ -148,6 +148,7 @@ def test_a_model_of_ones_own_trains_an_adapter_for_every_agent(model_folder):
         ({"given": "nothing.jsonl"}, "nothing.jsonl does not exist"),
         ({"agents": [writer]}, "mapping: agent -> function"),
         ({"agents": {"a": "prompt"}}, "agents.a … 'prompt' … function"),
+        ({"agents": {"a writer": writer}}, "agents … 'a writer' … letters, digits"),
         ({"judge": 1.0}, "reward … 1.0 … function"),
         ({"turns": 0}, "turns … 0 … 1 or more"),
     ],

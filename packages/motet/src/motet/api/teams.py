@@ -1,5 +1,6 @@
 """train_team: the shortest way from rows and functions to a trained team."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -9,7 +10,7 @@ from motet.api.setup import Show
 from motet.api.summary import RunSummary
 from motet.api.training import train
 from motet.config.load import make_config
-from motet.config.schema import RunConfig
+from motet.config.schema import FOLDER_NAME, RunConfig
 from motet.data.load import load_rows
 from motet.errors import ConfigError
 from motet.safety.visible import Console
@@ -127,6 +128,12 @@ def team_config(
     """
     if not isinstance(agents, Mapping) or not agents:
         raise ConfigError(f"agents is {agents!r}; expected a mapping: agent -> function of a row")
+    for agent in agents:
+        if not re.fullmatch(FOLDER_NAME, str(agent)):
+            raise ConfigError(
+                f"agents has the name {agent!r}; expected letters, digits and _ . - + = only, "
+                "because what an agent learns is saved in a folder of its name"
+            )
     if turns < 1:
         raise ConfigError(f"turns is {turns}; expected 1 or more")
     train_rows, eval_rows = _split(_rows(rows, "rows"), heldout)
