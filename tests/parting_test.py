@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,19 @@ class Troubled(Coded):
         if self._metrics.is_file() and self._metrics.read_bytes().count(b"\n") >= self._lines:
             await self._trouble()
         return await super().step(*given)
+
+
+class Signed(Coded):
+    """The game with another sign of its rewards."""
+
+    def __init__(self, sign: float) -> None:
+        super().__init__(Coded.Options())
+        self._sign = sign
+
+    async def step(self, *given: Any) -> motet.Transition:
+        moved = await super().step(*given)
+        rewards = {agent: self._sign * value for agent, value in moved.rewards.items()}
+        return replace(moved, rewards=rewards)
 
 
 async def away() -> None:
@@ -220,12 +234,73 @@ def test_a_count_ranks_as_a_share_does(train):
     assert steps_saved(run) == sorted({6, best}, reverse=True)
 
 
-def test_a_metric_that_is_none_is_refused_at_the_first_step(train):
-    with pytest.raises(
-        motet.ConfigError,
-        match=r"train.keep_best is play/rewards, which is not a metric.*play/reward",
-    ):
-        train(run_config(train={**STEPS, "keep_best": "play/rewards"}))
+RANKED = {**STEPS, "checkpoint_every": 1, "keep_checkpoints": 1, "keep_best": "evaluate/reward"}
+
+
+def told(run: Path) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads((run / "best" / "best.json").read_text())
+    return said
+
+
+def test_every_evaluation_may_find_the_best_team_the_last_one_too(train):
+    """Rewards with a sign of their own, so that the last evaluation is the best or the worst."""
+    for sign in (1.0, -1.0):
+        name = f"sign{sign:+.0f}"
+        run = train(
+            run_config(train=RANKED, evaluation={"every": 2}) | {"name": name},
+            environment=Signed(sign),
+        )
+        found = {row["step"]: row["evaluate/reward"] for row in rows(run) if "evaluate/reward" in row}
+        assert sorted(found) == [0, 2, 4, 6]
+        best = max((2, 4, 6), key=lambda step: (found[step], -step))
+        assert told(run) == {"step": best, "metric": "evaluate/reward", "value": found[best]}
+        assert steps_saved(run) == sorted({6, best}, reverse=True)
+
+
+def test_one_evaluation_at_the_end_is_enough_for_the_best_team(train):
+    run = train(run_config(train=RANKED))
+    assert told(run)["step"] == 6
+    ranks = [json.loads(one.read_text())["rank"] for one in run.glob("checkpoints/*/manifest.json")]
+    assert ranks == [told(run)["value"]]
+    longer = train(run_config(train={**RANKED, "steps": 7}), resume=True)
+    assert told(longer)["step"] in (6, 7)
+    assert 6 in steps_saved(longer) or told(longer)["step"] == 7
+
+
+def test_a_stop_in_an_evaluation_loses_no_best_team(train, tmp_path):
+    config = run_config(train=RANKED, evaluation={"every": 2})
+    whole = train(config | {"name": "whole"})
+    run = tmp_path / "runs" / "run"
+    for lines in (3, 9):  # in the evaluation after step 2, and in the last one
+        with pytest.raises(motet.MotetError):
+            train(config, environment=Troubled(run / "metrics.jsonl", lines, away), resume=lines > 3)
+    train(config, resume=True)
+    assert told(run) == told(whole)
+    assert steps_saved(run) == steps_saved(whole)
+    assert (run / "best" / "team" / "p" / "model.safetensors").read_bytes() == (
+        whole / "best" / "team" / "p" / "model.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("play/rewards", "keep_best is play/rewards … play/reward … after step 1 of 6"),
+        ("evaluate/rewards", "keep_best is evaluate/rewards … evaluate/reward … before the"),
+    ],
+)
+def test_a_metric_that_is_none_is_refused_as_soon_as_that_is_known(metric, said, train):
+    with pytest.raises(motet.MotetError, match=facts(said)):
+        train(run_config(train={**STEPS, "keep_best": metric}))
+
+
+def test_a_mistake_that_shows_at_a_later_step_leaves_a_summary(train, tmp_path):
+    config = run_config(train={**STEPS, "keep_best": "play/rewards"})
+    with pytest.raises(motet.MotetError) as raised:
+        train(config)
+    assert not isinstance(raised.value, motet.ConfigError), "that says that nothing was done"
+    said = summary(tmp_path / "runs" / "run")
+    assert (said["finished"], said["steps"]) == (False, 1)
 
 
 # ----------------------------------------------------------------------------------- another config

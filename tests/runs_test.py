@@ -76,6 +76,9 @@ def test_no_held_out_tasks_and_no_recorded_episodes_are_a_run_too(train, tmp_pat
     run = train(config, environment=motet.FreeForm(relayed, agents=["a", "b"]))
     assert summary(run)["heldout"] == {}
     assert not (run / "episodes").exists()
+    config["train"] = {**config["train"], "keep_best": "evaluate/success"}
+    with pytest.raises(motet.MotetError, match=facts("evaluate/success … no held-out tasks")):
+        train({**config, "name": "best"}, environment=motet.FreeForm(relayed, agents=["a", "b"]))
 
 
 async def relayed(task: motet.Task, agents: Any) -> Mapping[str, Any]:

@@ -270,14 +270,19 @@ def _summarise(settings: RunConfig, folder: RunFolder, summary: Mapping[str, Any
 
 @contextmanager
 def _partial_summary(
-    settings: RunConfig, folder: RunFolder, so_far: Callable[[], Mapping[str, Any]]
+    settings: RunConfig,
+    folder: RunFolder,
+    so_far: Callable[[], Mapping[str, Any]],
+    *,
+    starting: bool = False,
 ) -> Iterator[None]:
-    """If the body ends early, write the summary `so_far`."""
+    """If the body ends early, write the summary `so_far`. A ConfigError while the run is `starting`
+    removes its folder."""
     try:
         yield
     except (MotetError, KeyboardInterrupt) as error:
-        # The error that ended the run is the one to report. A ConfigError removes the folder.
-        if not isinstance(error, ConfigError):
+        # The error that ended the run is the one to report.
+        if not (starting and isinstance(error, ConfigError)):
             with suppress(MotetError, OSError):
                 _summarise(settings, folder, so_far())
         raise
@@ -300,7 +305,7 @@ def _start_summary(
         counts = {"seed": settings.seed, "steps": 0, "finished": False}
         return {**counts, **state, "warnings": list(outputs.notices.lines)}
 
-    with _partial_summary(settings, outputs.folder, untrained):
+    with _partial_summary(settings, outputs.folder, untrained, starting=True):
         try:
             yield
         except KeyboardInterrupt as error:

@@ -106,15 +106,18 @@ class CheckpointWriter:
         self._thread: threading.Thread | None = None
         self._failed: OSError | None = None
 
-    def write(self, checkpoint: Checkpoint, rests_on: Sequence[Path] = ()) -> None:
+    def write(
+        self, checkpoint: Checkpoint, rests_on: Sequence[Path] = (), *, anew: bool = False
+    ) -> None:
         """Start to write a checkpoint. Raises: the same as `wait`.
 
-        `rests_on` are files that must be on the disk before the checkpoint is valid.
+        `rests_on` are files that must be on the disk before the checkpoint is valid. `anew`: as in
+        `save`.
         """
         self.wait()
         size = sum(tensor.nbytes for tensor in checkpoint.tensors.values())
         if checkpoint.write_shards is not None or size > MOST_COPIED:
-            self._write(checkpoint, rests_on)
+            self._write(checkpoint, rests_on, anew)
             self.wait()
             return
         copy = Checkpoint(
@@ -124,7 +127,7 @@ class CheckpointWriter:
             checkpoint.rank,
         )
         self._thread = threading.Thread(
-            target=self._write, args=(copy, rests_on), name="checkpoint"
+            target=self._write, args=(copy, rests_on, anew), name="checkpoint"
         )
         self._thread.start()
 
@@ -145,11 +148,11 @@ class CheckpointWriter:
             self._copies[name].copy_(tensor.detach())
         return {name: self._copies[name] for name in tensors}
 
-    def _write(self, checkpoint: Checkpoint, rests_on: Sequence[Path]) -> None:
+    def _write(self, checkpoint: Checkpoint, rests_on: Sequence[Path], anew: bool) -> None:
         try:
             for path in rests_on:
                 _sync(path)
-            save(self._root, checkpoint, self._retention, self.pinned)
+            save(self._root, checkpoint, self._retention, self.pinned, anew=anew)
         except (OSError, SafetensorError) as error:
             self._failed = _refused(error, self._root / _NAME.format(checkpoint.step))
 
@@ -170,17 +173,23 @@ def _refused(error: OSError | SafetensorError, path: Path) -> OSError:
 
 
 def save(
-    root: Path, checkpoint: Checkpoint, retention: Retention, pinned: Collection[int] = ()
+    root: Path,
+    checkpoint: Checkpoint,
+    retention: Retention,
+    pinned: Collection[int] = (),
+    *,
+    anew: bool = False,
 ) -> Path:
     """Write `root/step-NNNNNN` atomically and remove the checkpoints that are not kept.
 
     `pinned` are steps to keep whatever `retention` says.
 
     A reader sees all of it or nothing. A valid checkpoint of the same step stays as it is, because
-    the same step of the same run has the same content.
+    the same step of the same run has the same content. With `anew` it is replaced: an evaluation
+    has ranked the step after it was saved.
     """
     final = root / _NAME.format(checkpoint.step)
-    if what_is_wrong(final) is not None:
+    if anew or what_is_wrong(final) is not None:
         root.mkdir(parents=True, exist_ok=True)
         for left in root.glob(".step-*"):  # left over by a run that was killed
             shutil.rmtree(left)

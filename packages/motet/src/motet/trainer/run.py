@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from motet.core import CreditState, Draws, Episode
 from motet.core.records import as_json
-from motet.errors import Interrupted, MotetError, TrainingDiverged
+from motet.errors import CannotResume, ConfigError, Interrupted, MotetError, TrainingDiverged
 from motet.evaluation.evaluate import Evaluation, described, evaluate
 from motet.rollout.record import write_episode
 from motet.rollout.summary import summarise
@@ -105,7 +105,8 @@ class TrainingRun:
                     await self._evaluate_after(start)
                 await self._train(start)
                 self._notices.trained()
-                await self._evaluate_for_summary(self._reached, "after")
+                measured = await self._evaluate_for_summary(self._reached, "after")
+                self._rank(self._last_step, measured)
             self._progress.waiting("the last checkpoint and the team to be written")
             self._saver.save_team()
         except MotetError as error:
@@ -129,7 +130,7 @@ class TrainingRun:
         return self._last_step.step if self._last_step is not None else self._components.steps
 
     async def _begin(self) -> LastStep:
-        await self._evaluate_for_summary(0, "before")
+        self._saver.check_best(await self._evaluate_for_summary(0, "before"))
         self._last_step = LastStep(0, CreditState(), self._models.facts())
         self._saver.save(self._last_step, self._run_state)
         return self._last_step
@@ -219,13 +220,13 @@ class TrainingRun:
         self._last_step, self._done = finished, step.number
         self._callbacks.step(step.number, measured)
         self._notices.stepped(measured)
+        self._saver.keep_best(finished, self._run_state, measured)
         last = self._is_last(step.number)
         if evaluation_due and not last:
             with self._run_state.profile.stage("evaluate"):
-                measured |= await self._evaluate_after(finished)
+                await self._evaluate_after(finished)
             self._progress.stage("train", components.steps, step.number)
             last = self._is_last(step.number)
-        self._saver.keep_best(finished, self._run_state, measured)
         every = components.train.checkpoint_every
         if last or judged is not None or (every and step.number % every == 0):
             # The time of this checkpoint is not part of what the checkpoint itself stores.
@@ -281,13 +282,24 @@ class TrainingRun:
 
     # ---------------------------------------------------------------------------- evaluation
 
-    async def _evaluate_for_summary(self, number: int, name: str) -> None:
-        """The evaluation before or after training, if there are held-out tasks."""
-        if self._components.heldout:
-            evaluation = self._ending or await self._evaluate(number, name)
-            environment = self._components.environment
-            self._run_state.heldout[name] = as_json(described(evaluation, environment))
-            self._draw(evaluation, name)
+    async def _evaluate_for_summary(self, number: int, name: str) -> dict[str, float]:
+        """The evaluation before or after training, as metrics. None without held-out tasks."""
+        if not self._components.heldout:
+            return {}
+        evaluation = self._ending or await self._evaluate(number, name)
+        environment = self._components.environment
+        self._run_state.heldout[name] = as_json(described(evaluation, environment))
+        self._draw(evaluation, name)
+        return figures.of_evaluation(evaluation.summary, evaluation.episodes)
+
+    def _rank(self, step: LastStep | None, measured: Mapping[str, float]) -> None:
+        """Let the metrics of an evaluation decide whether the team of a step is the best so far."""
+        if step is None:
+            return
+        rank = step.rank
+        self._saver.keep_best(step, self._run_state, measured)
+        if step.saved and step.rank != rank:
+            self._saver.save(step, self._run_state)
 
     def _draw(self, evaluation: Evaluation, name: str) -> None:
         """Draw the first game, if the environment draws and matplotlib is there."""
@@ -297,13 +309,13 @@ class TrainingRun:
             drawing = environment.drawing(game.task, game.last_words)
             drawn_grids(drawing, f"{game.task.id}, {name} training", self._folder.drawing(name))
 
-    async def _evaluate_after(self, last_step: LastStep) -> dict[str, float]:
-        """The evaluation between two steps, as metrics."""
+    async def _evaluate_after(self, last_step: LastStep) -> None:
+        """The evaluation between two steps."""
         evaluation = await self._evaluate(last_step.step, f"step {last_step.step}")
         last_step.evaluated = True
         if self._callbacks.ended_by is not None:
             self._ending = evaluation
-        return figures.of_evaluation(evaluation.summary, evaluation.episodes)
+        self._rank(last_step, figures.of_evaluation(evaluation.summary, evaluation.episodes))
 
     async def _evaluate(self, number: int, name: str) -> Evaluation:
         components = self._components
@@ -371,4 +383,7 @@ class TrainingRun:
         if isinstance(error, TrainingDiverged) and last_step is not None:
             command = f"motet replay {self._folder.path} --step {last_step.step + 1}"
             again = f" Replay that step with: {command}."
-        return type(error)(f"{error}.{lost}{again} The run is saved {reached}. {go_on}")
+        kind = type(error)
+        if step and isinstance(error, ConfigError) and not isinstance(error, CannotResume):
+            kind = MotetError  # a ConfigError says that no work was done
+        return kind(f"{error}.{lost}{again} The run is saved {reached}. {go_on}")

@@ -74,7 +74,10 @@ class RunSaver:
         self._unsynced.append(path)
 
     def save(self, last_step: LastStep, run_state: RunState) -> None:
-        """Write a checkpoint, in the background if the config says so."""
+        """Write a checkpoint, in the background if the config says so.
+
+        The checkpoint of a step that has been saved is replaced.
+        """
         tensors, facts = self._models.state()
         state = {
             **run_state.state(),
@@ -98,6 +101,7 @@ class RunSaver:
                 write_shards=self._models.write_shards,
             ),
             rests_on,
+            anew=last_step.saved,
         )
         last_step.saved = True
         if not self._train.checkpoint_beside:
@@ -106,22 +110,14 @@ class RunSaver:
     def keep_best(
         self, last_step: LastStep, run_state: RunState, measured: Mapping[str, float]
     ) -> None:
-        """Save the team to `best` if it has the highest value of `keep_best` so far.
+        """Rank a step by `keep_best`, and save the team to `best` if it is the highest so far.
 
-        Raises: ConfigError if the run has no such metric.
+        Raises: MotetError if the run has no such metric.
         """
-        metric = self._train.keep_best
-        if metric is None:
+        if not self._ranks_by(measured):
             return
-        evaluated = any(name.startswith("evaluate/") for name in measured)
-        if metric not in measured:
-            if metric.startswith("evaluate/") and not evaluated:
-                return
-            known = sorted(name for name in measured if name.startswith(("evaluate/", "play/")))
-            raise ConfigError(
-                f"train.keep_best is {metric}, which is not a metric of this run; expected one of "
-                f"{', '.join(known)}"
-            )
+        metric = self._train.keep_best
+        assert metric is not None
         last_step.rank = float(measured[metric])
         if run_state.best is not None and last_step.rank <= run_state.best:
             return
@@ -136,6 +132,38 @@ class RunSaver:
             self._models.save(best.team)
             found = {"step": last_step.step, "metric": metric, "value": last_step.rank}
             write_json(path / "best.json", found)
+
+    def check_best(self, measured: Mapping[str, float]) -> None:
+        """Check by the metrics of the first evaluation that `keep_best` can be ranked by.
+
+        Raises: MotetError if it is a metric of evaluations, and none of these.
+        """
+        metric = self._train.keep_best
+        if metric is not None and metric.startswith("evaluate/") and not measured:
+            raise MotetError(
+                f"train.keep_best is {metric}, and there are no held-out tasks; expected held-out "
+                "tasks, or a metric of the games that are trained on, such as play/success"
+            )
+        self._ranks_by(measured)
+
+    def _ranks_by(self, measured: Mapping[str, float]) -> bool:
+        """Return whether `keep_best` is one of these metrics of a step or of an evaluation.
+
+        Raises: MotetError if the run has no such metric.
+        """
+        metric = self._train.keep_best
+        if metric is None:
+            return False
+        evaluated = any(name.startswith("evaluate/") for name in measured)
+        if metric.startswith("evaluate/") != evaluated:
+            return False
+        if metric not in measured:
+            known = sorted(name for name in measured if name.startswith(("evaluate/", "play/")))
+            raise MotetError(
+                f"train.keep_best is {metric}, which is not a metric of this run; expected one of "
+                f"{', '.join(known)}"
+            )
+        return True
 
     def save_team(self) -> None:
         """Wait for the last checkpoint, and save the team."""

@@ -242,7 +242,14 @@ def _plain_values(source: Any, value: Any) -> str:
     if inspect.isfunction(source):
         said += [source.__defaults__, source.__kwdefaults__]
         said.append([_value(cell.cell_contents) for cell in source.__closure__ or () if _set(cell)])
-    return json.dumps(said, sort_keys=True, default=lambda one: type(one).__name__)
+    try:
+        return json.dumps(said, sort_keys=True, default=lambda one: type(one).__name__)
+    except (TypeError, ValueError):
+        pass  # keys that are no strings, as in {("C", "D"): 3}, or a value that holds itself
+    try:
+        return identity(said)
+    except (ValueError, RecursionError):
+        return json.dumps([type(one).__name__ for one in said])
 
 
 def _value(value: Any) -> Any:

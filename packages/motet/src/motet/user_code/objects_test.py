@@ -53,6 +53,19 @@ def test_the_hash_follows_source_and_values_not_identity():
     assert keep(lambda task, texts: 1.0) != keep(lambda task, texts: 2.0)
 
 
+def test_tables_with_any_keys_belong_to_the_hash():
+    def made(table):
+        return lambda task, texts: table
+
+    pairs = {("C", "C"): 3.0, ("C", "D"): 0.0}
+    assert keep(made(pairs)) == keep(made(dict(pairs))) != keep(made({("C", "C"): 4.0}))
+    assert keep(made({1: "a", "x": "b"})) != keep(made({1: "a", "x": "c"}))
+    around: list[object] = [1]
+    around.append(around)
+    assert keep(made(around)) == keep(made(around))
+    assert keep(Judge(pairs)) != keep(Judge({("C", "C"): 4.0}))
+
+
 def test_rows_count_by_their_values():
     assert keep_rows([{"a": 1}], "train") == keep_rows([{"a": 1}], "train")
     assert keep_rows([{"a": 1}], "train") != keep_rows([{"a": 2}], "train")
