@@ -80,6 +80,16 @@ def test_adapters_of_a_student_and_its_teachers_share_one_model(train, tmp_path)
     assert list(config.models) == ["tiny"]
 
 
+@pytest.mark.parametrize("kind", ["full", "lora"])
+def test_a_partner_of_earlier_weights_plays_with_those_of_the_start(kind, taught):
+    past = {"train": "frozen", "snapshots": {"of": "p", "every": 1, "keep": 2}}
+    policies = {"p": {"model": "tiny", "train": kind}, "q": {"model": "tiny", **past}}
+    _, run = taught("train.steps=1", policies=policies)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["policies"]["q"].get("snapshots") is None
+    assert config["team"]["b"]["policy"] == ["q"]
+
+
 def test_what_cannot_be_distilled_is_refused(train, tmp_path):
     team = train(run_config(), runs=tmp_path)
     with pytest.raises(ConfigError, match=facts("has no config.yaml")):

@@ -80,6 +80,17 @@ def test_one_agent_thinks_and_the_others_read_its_answer(config, tmp_path):
     assert motet_compare.replay(run, step=2, show="silent").same
 
 
+@pytest.mark.parametrize("whose", ["everyone", "one"])
+def test_a_check_thinks_for_fewer_tokens_than_it_writes(whose):
+    decode = {"max_new_tokens": 64, "thinking": {"max_tokens": 32}}
+    config = (
+        run_config(warmup=None, decode=decode)
+        if whose == "everyone"
+        else run_config(warmup=None, team={"a": {"policy": "p", "decode": decode}, "b": "q"})
+    )
+    assert motet.check(config, show="silent").summary.steps == 2
+
+
 def test_a_resumed_run_thinks_the_same(config, tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     motet.train(config, runs=whole, show="silent")

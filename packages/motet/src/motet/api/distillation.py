@@ -90,6 +90,11 @@ def distilled_config(
     models[own] = dict(models[first.model])
     if model is not None:
         models[own]["path"] = model
+    for key, policy in config.policies.items():
+        if policy.snapshots is not None:  # it plays as in evaluations: with the weights at the start
+            source = config.policies[policy.snapshots.of]
+            adapter = {} if source.adapter is None else {"adapter": str(source.adapter)}
+            policies[key] = {"model": source.model, "train": "frozen", **adapter}
     for each in trained:
         folder = loaded.sources(each)[0]
         if config.policies[each].train == "lora":

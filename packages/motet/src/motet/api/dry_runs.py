@@ -285,5 +285,9 @@ def _shortened(settings: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
     own = [decode for decode in decodes if "max_new_tokens" in decode]
     for decode in own if len(own) == len(decodes) else [plain["decode"], *own]:
         decode["max_new_tokens"] = min(16, decode["max_new_tokens"])
+    for decode in (plain["decode"], *decodes):
+        thinking = decode.get("thinking") or {}
+        if thinking.get("max_tokens"):  # these are among the new tokens
+            thinking["max_tokens"] = min(8, thinking["max_tokens"])
     plain["report"] = {"tensorboard": False, "episodes": "none"}
     return plain, stand_ins
