@@ -20,7 +20,7 @@ from motet_tasks.calls.game_test import ROW as CALLS
 from motet_tasks.travel.game_test import ROW as TRIP
 from tests.fixtures.messages import facts, says
 from tests.fixtures.wide import widely
-from tests.small_runs import GAMES, ROOT, episodes, recorded, run_config, steps, summary, weights
+from tests.small_runs import GAMES, LORA, ROOT, episodes, recorded, run_config, steps, summary, weights
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
@@ -79,6 +79,27 @@ def test_no_held_out_tasks_and_no_recorded_episodes_are_a_run_too(train, tmp_pat
     config["train"] = {**config["train"], "keep_best": "evaluate/success"}
     with pytest.raises(motet.MotetError, match=facts("evaluate/success … no held-out tasks")):
         train({**config, "name": "best"}, environment=motet.FreeForm(relayed, agents=["a", "b"]))
+
+
+def test_a_layer_that_a_model_does_not_have_is_refused_before_the_warm_up(train, tmp_path):
+    wrong = {**LORA, "p": {**LORA["p"], "lora": {"targets": ["q_proj", "v_prj"]}}}
+    with pytest.raises(motet.ConfigError, match=facts("policies.p … 'v_prj' … v_proj")):
+        train(run_config(policies=wrong, warmup={"steps": 2, "batch_size": 2}))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_warm_up_is_kept_if_the_run_cannot_go_on_after_it(train, tmp_path):
+    (tmp_path / "own.py").write_text("def steps(parameters, settings):\n    raise ValueError('no')\n")
+    config = run_config(
+        warmup={"steps": 2, "batch_size": 2},
+        optimizer={"learning_rate": 1e-3, "kind": f"{tmp_path}/own.py:steps"},
+    )
+    with pytest.raises(motet.ConfigError, match=facts("own.py … no … is kept")) as said:
+        train(config)
+    kept = tmp_path / "runs" / "run" / "models" / "tiny"
+    assert str(said.value).endswith(f"warmup=null models.tiny.path={kept}")
+    again = run_config(name="again", warmup=None, models={"tiny": {"path": str(kept)}})
+    assert summary(train(again))["steps"] == again["train"]["steps"]
 
 
 async def relayed(task: motet.Task, agents: Any) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from motet.config.sections import EmbeddedModel
 from motet.core import Prompt, Task
 from motet.core.seeding import derive
 from motet.errors import ConfigError
-from motet.models.adapters import ALL
+from motet.models.adapters import ALL, check_targets
 from motet.models.chat_template import check_variable, reads_date, tokenizer_with
 from motet.models.completions import CompletionEnds, completion_ends, hides_texts
 from motet.models.content import spelt_tokens
@@ -28,7 +28,7 @@ from motet.models.loading import load_config as load_config_of
 from motet.models.memory import shape_of
 from motet.models.prompts import encode
 from motet.models.tool_forms import form_of
-from motet.settings import ChatTemplate, Decode
+from motet.settings import ChatTemplate, Decode, TinyModel
 from motet.user_code.retries import again
 from motet.user_code.timeouts import at_once, guarded, within
 
@@ -54,6 +54,7 @@ def note_models(setup: TeamSetup, bases: Mapping[str, str | Path]) -> tuple[list
             continue
         calls = any(setup.config.team[agent].tools for agent in _players(setup, name))
         if isinstance(base, EmbeddedModel):
+            _adapted(setup.config, name, base.embedded)
             notes += [_calls_as_text(name)] * calls
             continue
         if name not in bases:
@@ -112,13 +113,25 @@ def _how_it_answers(agent: str, decode: Decode) -> list[str]:
     return notes
 
 
-def _adapted(config: RunConfig, model: str, source: str | Path) -> list[str]:
-    """Return which layers of a model get adapters, where a policy adapts all linear layers."""
-    chosen = [one.new_adapter for one in config.policies.values() if one.model == model]
-    everywhere = next((one for one in chosen if one is not None and one.targets == ALL), None)
+def _adapted(config: RunConfig, model: str, source: str | Path | TinyModel) -> list[str]:
+    """Return which layers of a model get adapters, where a policy adapts all linear layers.
+
+    Raises: ConfigError if a policy names a layer that the model does not have.
+    """
+    chosen = {
+        name: policy.new_adapter
+        for name, policy in config.policies.items()
+        if policy.model == model and policy.new_adapter is not None
+    }
+    if not chosen:
+        return []
+    shape = shape_of(source)
+    for name, lora in chosen.items():
+        check_targets(lora, shape.modules, f"policies.{name}")
+    everywhere = next((lora for lora in chosen.values() if lora.targets == ALL), None)
     if everywhere is None:
         return []
-    layers = ", ".join(sorted(shape_of(source).adapted(everywhere)))
+    layers = ", ".join(sorted(shape.adapted(everywhere)))
     return [f"adapters of model {model} are on all linear layers: {layers}"]
 
 

@@ -29,6 +29,23 @@ _Columns: TypeAlias = tuple[tuple[str, float], ...]
 ALL = "all-linear"
 
 
+def check_targets(lora: Lora, modules: Sequence[str], whose: str) -> None:
+    """Check that each target is the name of a module, or the end of one.
+
+    PEFT ignores a target that is none if another one is a module. Raises: ConfigError.
+    """
+    if lora.targets == ALL:
+        return
+    for target in lora.targets:
+        if not any(name == target or name.endswith(f".{target}") for name in modules):
+            inner = {name.rpartition(".")[0] for name in modules}
+            last = sorted({name.rpartition(".")[2] for name in modules if name not in inner})
+            raise ConfigError(
+                f"{whose}: lora.targets: got {target!r}, which is no module of the model; expected "
+                f"some of {shortened(', '.join(last))}"
+            )
+
+
 def refused_layers(model: PreTrainedModel) -> list[str] | None:
     """Return the names of the linear layers that PEFT adapts in no model of this type; None if it
     adapts them all.
@@ -83,6 +100,8 @@ class Adapters:
     # ------------------------------------------------------------------- adding, loading and saving
 
     def add(self, name: str, lora: Lora, seed: int) -> None:
+        """Add a new adapter. Raises: ConfigError if one of its targets is no module."""
+        check_targets(lora, self._modules, f"adapter {name!r}")
         targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
         config = LoraConfig(
             base_model_name_or_path=_from_anywhere(self._model.name_or_path),

@@ -134,8 +134,9 @@ def test_adapters_are_refused_where_they_cannot_be(folder_of: FolderOf) -> None:
     with pytest.raises(ConfigError, match="needs a frozen base"):
         Backbone.load(folder_of(), trainable_full=True).add_adapter("a", Lora(), seed=0)
     backbone = Backbone.load(folder_of())
-    with pytest.raises(ConfigError, match=facts("does not fit … model")):
-        backbone.add_adapter("a", Lora(targets=("no_such_module",)), seed=0)
+    for targets in (("no_such_module",), ("q_proj", "no_such_module")):
+        with pytest.raises(ConfigError, match=facts("'no_such_module' … v_proj")):
+            backbone.add_adapter("a", Lora(targets=targets), seed=0)
     backbone.add_adapter("b", Lora(), seed=0)
     with pytest.raises(ConfigError, match="already on this backbone"):
         backbone.add_adapter("b", Lora(), seed=0)

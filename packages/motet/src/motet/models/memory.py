@@ -69,6 +69,8 @@ class Shape:
     """Numbers that a row has in the cache in any case: states of recurrent layers."""
     refused: tuple[str, ...] = ()
     """Names of linear layers that PEFT does not adapt."""
+    modules: tuple[str, ...] = ()
+    """Names of all modules."""
 
     @property
     def widest(self) -> int:
@@ -82,15 +84,20 @@ class Shape:
 
     def adapter(self, lora: Lora) -> int:
         """Return the number of trainable weights of one adapter."""
-        chosen = [row for row in self.linear if _last(row[0]) in self.adapted(lora)]
+        chosen = [row for row in self.linear if self._adapts(lora, row[0])]
         return sum(lora.rank * (inputs + outputs) for _, inputs, outputs in chosen)
 
     def adapted(self, lora: Lora) -> list[str]:
         """Return the names of the linear layers that an adapter changes."""
-        names = dict.fromkeys(_last(name) for name, _, _ in self.linear)
+        return list(
+            dict.fromkeys(_last(name) for name, _, _ in self.linear if self._adapts(lora, name))
+        )
+
+    def _adapts(self, lora: Lora, name: str) -> bool:
+        """Return whether an adapter changes a linear layer. A target may be the end of its name."""
         if lora.targets == ALL:
-            return [name for name in names if name not in self.refused]
-        return [name for name in names if name in lora.targets]
+            return _last(name) not in self.refused
+        return any(f".{name}".endswith(f".{target}") for target in lora.targets)
 
 
 def _last(path: str) -> str:
@@ -128,6 +135,7 @@ def shape_of(source: str | Path | TinyModel) -> Shape:
         cache_per_token=per_token,
         cache_per_row=per_row,
         refused=tuple(refused_layers(model) or ()),
+        modules=tuple(name for name, _ in model.named_modules() if name),
         vocabulary=text.vocab_size,
     )
 

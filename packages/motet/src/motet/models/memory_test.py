@@ -34,6 +34,7 @@ def test_parameters_are_those_of_the_architecture():
 def test_an_adapter_is_rank_times_inputs_plus_outputs():
     shape = shape_of(TINY)
     assert shape.adapter(Lora(rank=4, targets=("q_proj",))) == 2 * 4 * (64 + 64)
+    assert shape.adapter(Lora(rank=4, targets=("self_attn.q_proj",))) == 2 * 4 * (64 + 64)
     per_layer = (64 + 64) + 2 * (64 + 32) + (64 + 64) + 3 * (64 + 128)
     assert shape.adapter(Lora(rank=4)) == 2 * 4 * per_layer
 

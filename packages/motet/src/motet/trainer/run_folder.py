@@ -117,7 +117,7 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
 
     When a run resumes, partial files of a killed process are removed. If the body raises
     ConfigError, the folder is restored: an overwritten run is put back, and a new folder is
-    removed.
+    removed. If a warm-up is finished, the new folder stays, and the error says how to use it.
 
     Raises: the same as `refuse`, and ConfigError if nothing can be written.
     """
@@ -138,14 +138,28 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
         shutil.rmtree(left) if left.is_dir() else left.unlink()  # left over by a killed process
     try:
         yield RunFolder(path)
-    except ConfigError:
-        if not resume:
-            shutil.rmtree(new)
-            if before.exists():
-                before.rename(path)
+    except ConfigError as error:
+        if resume:
+            raise
+        if warmed := _warmed_models(RunFolder(path)):
+            settings = " ".join(f"models.{one.name}.path={one}" for one in warmed)
+            raise ConfigError(
+                f"{error}. What the warm-up has made is kept. To start from it, take another name "
+                f"for the run, and set: warmup=null {settings}"
+            ) from error
+        shutil.rmtree(new)
+        if before.exists():
+            before.rename(path)
         raise
     finally:
         shutil.rmtree(before, ignore_errors=True)
+
+
+def _warmed_models(folder: RunFolder) -> list[Path]:
+    """Return the models whose warm-up is finished, if the run has one."""
+    if not folder.warmup.is_file() or not folder.models.is_dir():
+        return []
+    return sorted(one for one in folder.models.iterdir() if not one.name.startswith("."))
 
 
 def holds_run(path: Path) -> bool:
