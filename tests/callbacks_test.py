@@ -8,7 +8,7 @@ import pytest
 import motet
 import motet_compare
 from motet.trainer.checkpoint import read_checkpoint
-from tests.fixtures.messages import facts
+from tests.fixtures.messages import facts, says
 from tests.small_runs import rows, run_config, steps, summary, weights
 
 STEPS = {"steps": 6, "tasks_per_step": 2, "checkpoint_every": 2}
@@ -101,6 +101,14 @@ def test_true_ends_the_training_and_the_run_is_whole(at):
     assert (run / "checkpoints" / "step-000004").is_dir()
     again = motet.evaluate("runs/run", show="silent")
     assert again.reward == summed.heldout["after"].reward
+
+
+@pytest.mark.parametrize("end", [3, None])
+def test_a_run_that_was_ended_says_that_it_has_no_mean_of_its_weights(end):
+    ends = motet.Callback(on_step=lambda step, metrics: step == end, name="enough")
+    said = train(overrides=["train.average_share=0.5"], callbacks=[ends]).warnings
+    told = [line for line in said if says(line, "enough … after step 3 … average_share")]
+    assert len(told) == (end == 3)
 
 
 def test_a_run_that_was_ended_resumes_like_one_that_was_not(plain):

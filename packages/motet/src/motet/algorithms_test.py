@@ -118,6 +118,11 @@ def test_pairs_have_no_importance_weights():
         resolve("madpo", {"importance_sampling": "mask"})
 
 
+def test_pairs_stop_at_no_divergence():
+    with pytest.raises(ValueError, match=facts("stop_at_kl 0.1 … use no stop_at_kl")):
+        resolve("madpo", {"epochs": 2, "stop_at_kl": 0.1})
+
+
 def test_the_names_that_are_known_without_torch_are_those_of_the_tables():
     code = (
         "from motet.algorithms import BASELINE_NAMES\n"

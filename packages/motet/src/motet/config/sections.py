@@ -570,8 +570,8 @@ class TrainConfig(Settings):
     scaled back, and the learning rate with it. null: no bound, as in published algorithms."""
     average_share: float = Field(0.0, ge=0.0, le=1.0)
     """The run ends with the mean of each policy's weights after its last steps: this share of all
-    steps. 0: with the weights after the last one. Noise and turning in circles, as in self-play,
-    are averaged out."""
+    steps. 0: with the weights after the last one, as where a callback ends the run before. Noise
+    and turning in circles, as in self-play, are averaged out."""
     skip_zero_advantage: bool = True
     """Do not learn from completions whose advantage is 0 where this makes the gradient 0: those of
     groups with equal rewards, if the loss has no KL term and no entropy bonus. The gradient stays

@@ -114,7 +114,7 @@ def assign_credit(
             returns_S = table.of_samples(table.returns_NJ(algorithm, penalty_S))
             result = critics.AdvantageResult([0.0] * len(samples), returns_S, [])
         case GroupCredit(terms=terms) as rule if terms:
-            result = _by_terms(table, algorithm, rule, group_S, ratios)
+            result, left_out_S = _by_terms(table, algorithm, rule, group_S, ratios)
         case GroupCredit() as rule:
             comparison, left_out_S = _comparison(
                 episodes, table, algorithm, rule, state, group_S, turns, penalty_S, ratios
@@ -215,9 +215,11 @@ def _by_terms(
     rule: GroupCredit,
     group_S: Tensor,
     ratios: Ratios | None,
-) -> critics.AdvantageResult:
+) -> tuple[critics.AdvantageResult, Tensor]:
     """Return the advantages of the terms of a rule: each is compared and divided by its deviation
     in the group, and the weighted sum by its deviation over the agent's samples of the step.
+
+    Also returns which samples must be left out because they are alone in their group (bool [S]).
 
     Source: GDPO (arXiv 2601.05242), with one agent's samples as the batch.
 
@@ -231,10 +233,17 @@ def _by_terms(
         gain_S = term_S - baseline_of(rule.baseline).of(Comparison(term_S, group_S))
         total_S = total_S + weight * divide_by_spread(gain_S, term_S, group_S)
         returns_S = returns_S + weight * term_S
-    advantages_S = divide_by_agent_spread(total_S, total_S, group_S, table.agent_S)
+    groups = int(group_S.max()) + 1 if len(group_S) else 0
+    alone_S = segment_size(group_S, groups)[group_S] == 1
+    kept, advantages_S = ~alone_S, torch.zeros_like(total_S)
+    if kept.any():
+        of_kept = total_S[kept]
+        advantages_S[kept] = divide_by_agent_spread(
+            of_kept, of_kept, group_S[kept], table.agent_S[kept]
+        )
     if ratios is not None:
         advantages_S = advantages_S * ratios.weight_S
-    return critics.AdvantageResult(advantages_S.tolist(), returns_S, [])
+    return critics.AdvantageResult(advantages_S.tolist(), returns_S, []), alone_S
 
 
 def _preferences(

@@ -140,6 +140,18 @@ def test_each_term_is_scaled_before_they_are_added():
     )
 
 
+@pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out"])
+def test_terms_of_a_joint_action_that_is_alone_teach_nothing(baseline):
+    """The second episode has lost all joint actions but one. The first one's advantages are those
+    that it has by itself."""
+    whole = termed({"right": 0.0}, {"right": 1.0})
+    lone = termed({"right": 0.9}, id="lone")
+    rule = {"credit": {"terms": {"right": 1.0}, "baseline": baseline}}
+    result = credit([whole, lone], resolve("gdpo", rule))
+    assert advantages(result) == advantages(credit([whole], resolve("gdpo", rule)))
+    assert result.metrics["credit/left_out"] == 2.0, "a's and b's"
+
+
 def test_a_term_of_the_end_alone_is_0_before():
     later = [
         round_(1, [Outcome({"a": 0, "b": 0}, {}, terms={"right": right}, end="done")])

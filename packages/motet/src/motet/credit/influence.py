@@ -15,6 +15,7 @@ what differs from the paper.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import hypot
 from statistics import fmean
 
@@ -151,16 +152,33 @@ def similarity(one: str, other: str) -> float:
     1 if the texts are equal, 0 if they share none. Source: Damashek 1995 (Science 267), not
     centred.
     """
-    counts, others = _threes(one), _threes(other)
-    dot = sum(count * others[key] for key, count in counts.items())
-    return dot / (hypot(*counts.values()) * hypot(*others.values()))
+    return _cosine(_threes(one), _threes(other))
 
 
-def _threes(text: str) -> Counter[tuple[str, ...]]:
+@dataclass(frozen=True)
+class Threes:
+    """How often three successive characters are in a text, and the length of that vector."""
+
+    counts: Counter[tuple[str, ...]]
+    norm: float
+
+
+def _cosine(one: Threes, other: Threes) -> float:
+    dot = sum(count * other.counts[key] for key, count in one.counts.items())
+    return dot / (one.norm * other.norm)
+
+
+def _threes(text: str) -> Threes:
     marked = ("start", *text, "end")
-    return Counter(marked[at : at + 3] for at in range(max(1, len(marked) - 2)))
+    counts = Counter(marked[at : at + 3] for at in range(max(1, len(marked) - 2)))
+    return Threes(counts, hypot(*counts.values()))
 
 
 def _alike(texts: Sequence[str]) -> Tensor:
     """Return which texts count as one message, bool [texts, texts]."""
-    return torch.tensor([[similarity(one, other) >= ALIKE for other in texts] for one in texts])
+    found = torch.eye(len(texts), dtype=torch.bool)
+    threes = {text: _threes(text) for text in texts}
+    for (i, one), (j, other) in combinations(enumerate(texts), 2):
+        if one == other or _cosine(threes[one], threes[other]) >= ALIKE:
+            found[i, j] = found[j, i] = True
+    return found

@@ -20,7 +20,7 @@ from motet.evaluation.playthrough import (
     rewards,
 )
 from motet.rollout.collect import collect
-from motet.rollout.reference import play_reference
+from motet.rollout.reference import reference_path
 from motet.rollout.summary import (
     EnvironmentFigures,
     Summary,
@@ -30,6 +30,7 @@ from motet.rollout.summary import (
     tool_use,
 )
 from motet.settings import Plan
+from motet.user_code.timeouts import guarded
 
 TASKS_AT_ONCE = 512
 """Limits the memory of an evaluation. It is the same for every run, because it determines the
@@ -102,9 +103,14 @@ async def evaluate_reference(
 
     Raises: ConfigError if the environment has no solutions; MotetError if no task can be played.
     """
-    episodes = await asyncio.gather(
-        *(play_reference(environment, task, f"reference:{task.id}", plan, seed) for task in tasks)
-    )
+    episodes: list[Episode] = []
+    with guarded(plan.timeout_seconds, plan.call_threads):
+        for start in range(0, len(tasks), TASKS_AT_ONCE):
+            paths = (
+                reference_path(environment, task, f"reference:{task.id}", plan, seed)
+                for task in tasks[start : start + TASKS_AT_ONCE]
+            )
+            episodes += await asyncio.gather(*paths)
     faults = [episode.fault for episode in episodes if episode.fault is not None]
     if faults and len(faults) == len(episodes):
         raise MotetError(

@@ -1,4 +1,6 @@
 import asyncio
+import threading
+import time
 from dataclasses import replace
 from itertools import count
 
@@ -9,6 +11,7 @@ from motet.errors import MotetError
 from motet.evaluation.evaluate import described, evaluate, evaluate_reference, intervals, times
 from motet.evaluation.playthrough import TurnSummary
 from motet.settings import Plan
+from motet.user_code.threads import call
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 
 TASKS = [Task(name, {}) for name in "xyz"]
@@ -105,3 +108,23 @@ def test_solutions_that_no_task_can_be_played_with_are_an_error():
 
     with pytest.raises(MotetError, match=r"could play none of 3 tasks: .*no such move"):
         reference(Solved(break_at=fail))
+
+
+def test_plain_functions_of_all_reference_games_share_the_threads_of_the_plan():
+    running, most = set(), [0]
+
+    def wait():
+        running.add(threading.get_ident())
+        most[0] = max(most[0], len(running))
+        time.sleep(0.01)
+        running.discard(threading.get_ident())
+
+    class Slow(Solved):
+        async def step(self, state, replies, seed):
+            await call(wait)
+            return await super().step(state, replies, seed)
+
+    tasks = [Task(f"t{number}", {}) for number in range(12)]
+    plan = Plan(samples=(1, 1), call_threads=3)
+    asyncio.run(evaluate_reference(Slow(), tasks, plan, seed=0))
+    assert 1 < most[0] <= 3

@@ -311,7 +311,7 @@ class _SampledTokens:
         if self._own_ends is not None:
             stopped_B |= (token_B[:, None] == self._own_ends[row_B]).any(dim=1)
         if self._steering:
-            self._steering.read(self._open_rows(row_B), self._tokens_BL[row_B, : step + 1])
+            self._steering.read(self._open_rows(row_B), self._tokens_BL, step + 1)
         if any(self._stops):
             stopped_B |= self._at_stop_string(row_B, step, was_open_B)
         stopped_B &= was_open_B
@@ -383,9 +383,7 @@ class _SampledTokens:
         prompts = [self._prompts[row] for row in rows]
         tools = [request.tools for request in requests]
         finished = with_texts(self._tokenizer, sampled, decodes, prompts, self._ends, tools)
-        finished = [
-            self._steering.fault(row) or one for row, one in zip(rows, finished, strict=True)
-        ]
+        finished = [self._steered(row, one) for row, one in zip(rows, finished, strict=True)]
         self._completions |= zip(rows, finished, strict=True)
         if self._on_completion is not None:
             for row in rows:

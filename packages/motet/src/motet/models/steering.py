@@ -67,17 +67,30 @@ class Steering:
             if thinker is not None and thinker.to_come:
                 token_B[place], logp_B[place] = thinker.to_come[0], 0.0
 
-    def read(self, rows: Sequence[int], tokens_BL: Tensor) -> None:
-        """Read all tokens of each place so far, of which the last is new."""
-        for place, row in self._answering(rows):
+    def read(self, rows: Sequence[int], tokens_RL: Tensor, length: int) -> None:
+        """Read the new token of each row.
+
+        Args:
+            rows: the row at each place of the batch; -1 if it has ended.
+            tokens_RL: the tokens of every row, of which `length` are there and the last is new.
+        """
+        answering = [row for _, row in self._answering(rows)]
+        new = tokens_RL[answering, length - 1].tolist() if answering else []
+        for row, token in zip(answering, new, strict=True):
             try:
-                self._guides[row].read(int(tokens_BL[place, -1]))
+                self._guides[row].read(token)
             except FormatFault as fault:
                 self._failed[row] = fault
-        for place, row in enumerate(rows):
-            thinker = self._thinkers.get(row)
-            if thinker is not None and thinker.state != "answers":
-                thinker.read(tokens_BL[place].tolist())
+        thinking = [
+            (row, thinker)
+            for row in rows
+            if (thinker := self._thinkers.get(row)) is not None and thinker.state != "answers"
+        ]
+        if thinking:
+            first = max(0, length - max(thinker.window(length) for _, thinker in thinking))
+            tails = tokens_RL[[row for row, _ in thinking], first:length].tolist()
+            for (_, thinker), tail in zip(thinking, tails, strict=True):
+                thinker.read(tail, length)
 
     def answer_from(self, row: int) -> int | None:
         """Return the place of the first token of a row's answer; None while it thinks."""

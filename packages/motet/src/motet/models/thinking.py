@@ -124,23 +124,32 @@ class Thinker:
             return cls(tokenizer, thinking, "thinks")
         return cls(tokenizer, thinking, "before", answers_with(tokenizer, prompt, thinking))
 
-    def read(self, tokens: Sequence[int]) -> None:
-        """Read all tokens so far, of which the last is new."""
+    def window(self, length: int) -> int:
+        """Return how many of its `length` last tokens `read` needs."""
+        # A token of a tag is at least one byte.
+        return length if self.state == "before" else len(self.thinking.end.encode()) + 1
+
+    def read(self, last: Sequence[int], length: int) -> None:
+        """Read a new token.
+
+        Args:
+            last: the last tokens: `window` of them or more. The new one is at the end.
+            length: how many tokens there are.
+        """
         if self.to_come:
             del self.to_come[0]
             if not self.to_come:
-                self._answers(len(tokens))
+                self._answers(length)
             return
         if self.state == "before":
-            self._begin(with_special(self.tokenizer, tokens).lstrip(), len(tokens))
+            self._begin(with_special(self.tokenizer, last).lstrip(), length)
         if self.state == "thinks":
-            # A token of a tag is at least one byte.
-            last = tokens[-len(self.thinking.end.encode()) - 1 :]
-            if self.thinking.end in with_special(self.tokenizer, last):
-                self._answers(len(tokens))
-            elif self.thinking.max_tokens is not None and len(tokens) >= self.thinking.max_tokens:
+            tail = last[-self.window(length) :]
+            if self.thinking.end in with_special(self.tokenizer, tail):
+                self._answers(length)
+            elif self.thinking.max_tokens is not None and length >= self.thinking.max_tokens:
                 self.to_come = token_ids(self.tokenizer, closing_of(self.tokenizer, self.thinking))
-                self.forced = (len(tokens), len(tokens) + len(self.to_come))
+                self.forced = (length, length + len(self.to_come))
 
     def _begin(self, text: str, place: int) -> None:
         start = self.thinking.start.rstrip()

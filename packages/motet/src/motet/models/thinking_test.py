@@ -112,16 +112,20 @@ def test_a_thinker_knows_where_it_is(words: PreTrainedTokenizerFast, thinking: T
     thinker = Thinker.of(words, words("2+3?")["input_ids"], thinking)
     states = []
     for count in range(1, len(tokens) + 1):
-        thinker.read(tokens[:count])
+        thinker.read(tokens[:count], count)
         states.append(thinker.state)
     assert states == sorted(states, key=("before", "thinks", "answers").index)
+    again = Thinker.of(words, words("2+3?")["input_ids"], thinking)
+    for count, state in enumerate(states, start=1):
+        again.read(tokens[max(0, count - again.window(count)) : count], count)
+        assert again.state == state, "its window is enough"
     assert set(states) == {"before", "thinks", "answers"}
     assert words.decode(tokens[thinker.answer_from :]) == "5"
 
 
 def test_one_that_answers_at_once_does_not_think(words: PreTrainedTokenizerFast) -> None:
     thinker = Thinker.of(words, words("2+3?")["input_ids"], Thinking(max_tokens=1))
-    thinker.read(words("5")["input_ids"])
+    thinker.read(words("5")["input_ids"], len(words("5")["input_ids"]))
     assert (thinker.state, thinker.to_come) == ("answers", [])
 
 
@@ -140,7 +144,7 @@ def test_at_the_budget_the_end_tag_comes_as_the_family_writes_it(
     thinker = Thinker.of(words, words("2+3?")["input_ids"], thinking)
     said = [*words(thinking.start)["input_ids"], *words("We add")["input_ids"]]
     for count in range(1, len(said) + 1):
-        thinker.read(said[:count])
+        thinker.read(said[:count], count)
         if thinker.to_come:
             break
     assert words.decode(thinker.to_come) == put_in

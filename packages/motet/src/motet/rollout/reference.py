@@ -40,6 +40,14 @@ async def play_reference(
 
     Raises: ConfigError if the environment has no solutions.
     """
+    with guarded(plan.timeout_seconds, plan.call_threads):
+        return await reference_path(environment, task, episode_id, plan, seed)
+
+
+async def reference_path(
+    environment: Environment[Any], task: Task, episode_id: str, plan: Plan, seed: int
+) -> Episode:
+    """Play as `play_reference`, in a `guarded` context of the caller, which several paths share."""
     if not isinstance(environment, Solves):
         name = class_name(environment)
         raise ConfigError(
@@ -47,17 +55,16 @@ async def play_reference(
             "text}: define it"
         )
     limit, key = plan.timeout_seconds, derive(seed, episode_id)
-    with guarded(limit, plan.call_threads):
-        start = await attempt(within(limit, "start", lambda: environment.start(task, key)))
-        if isinstance(start, Fault):
-            return Episode(episode_id, task, None, fault=start)
-        try:
-            solving = _round(environment, start, 0, plan, derive(seed, episode_id, "solve"))
-            root = await attempt(solving)
-        finally:
-            closed = await attempt(
-                within(limit, "close", lambda: environment.close(start), even_given_up=True)
-            )
+    start = await attempt(within(limit, "start", lambda: environment.start(task, key)))
+    if isinstance(start, Fault):
+        return Episode(episode_id, task, None, fault=start)
+    try:
+        solving = _round(environment, start, 0, plan, derive(seed, episode_id, "solve"))
+        root = await attempt(solving)
+    finally:
+        closed = await attempt(
+            within(limit, "close", lambda: environment.close(start), even_given_up=True)
+        )
     for part in (root, closed):
         if isinstance(part, Fault):
             return Episode(episode_id, task, None, fault=part)

@@ -213,6 +213,7 @@ class Algorithm(Settings):
             ),
             "kl": (self.kl is not None, "credit.reference: true"),
             f"importance_sampling {mode}": (mode in ("truncate", "mask"), "none"),
+            f"stop_at_kl {self.stop_at_kl}": (self.stop_at_kl is not None, "no stop_at_kl"),
         }
         for what, (differs, advice) in wants.items():
             if differs:

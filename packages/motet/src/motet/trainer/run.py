@@ -105,6 +105,12 @@ class TrainingRun:
                     await self._evaluate_after(start)
                 await self._train(start)
                 self._notices.trained()
+                if self._callbacks.ended_by is not None and self._components.train.average_share:
+                    self._notices.say(
+                        f"{self._callbacks.ended_by} ended the training before its last step: the "
+                        f"weights are those after step {self._reached}, and not the mean of "
+                        "train.average_share"
+                    )
                 measured = await self._evaluate_for_summary(self._reached, "after")
                 self._rank(self._last_step, measured)
             self._progress.waiting("the last checkpoint and the team to be written")
