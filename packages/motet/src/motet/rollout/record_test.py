@@ -22,6 +22,7 @@ from motet.core import (
     Restriction,
     Round,
     Task,
+    ToolCall,
     Transition,
     Usage,
 )
@@ -334,3 +335,17 @@ def test_only_a_completion_of_an_endpoint_has_a_usage_in_its_record(tmp_path):
     assert "usage" not in own
     assert asked["usage"] == {"prompt_tokens": None, "completion_tokens": None}
     assert read_episodes(path).episodes[0].root == root
+
+
+def test_a_game_of_the_most_turns_of_a_plan_is_recorded(tmp_path: Path) -> None:
+    called = Message("assistant", "", calls=(ToolCall("f", {"a": [{"b": [1]}]}),))
+    most = 127
+    root: Round | None = None
+    with pytest.raises(ValueError, match="at most 127"):
+        Plan(samples=(1,) * (most + 1))
+    for turn in reversed(range(len(Plan(samples=(1,) * most).samples))):
+        outcome = Outcome({"a": 0}, {"a": 1.0}, next=root, end=None if root else "done")
+        said = {"a": (Completion("p", "x", "stop"),)}
+        root = Round(turn, {"a": (Message("user", "x"), called)}, {"a": ()}, said, (outcome,))
+    game = Episode("e", Task("t", {}), root)
+    assert read_episodes(_write(tmp_path / "e.jsonl", game)).episodes == (game,)

@@ -141,10 +141,10 @@ class Plan(Settings):
     """The rollout plan: how many completions are sampled per turn, and how they form
     joint actions."""
 
-    samples: tuple[PositiveInt, ...] = Field((4,), min_length=1)
+    samples: tuple[PositiveInt, ...] = Field((4,), min_length=1, max_length=127)
     """Completions per agent at every Round of turn 1, 2, ...; the number of entries is the turn
-    limit. [8] is one turn, [4, 4] the published MAGRPO tree, [16, 1] sixteen two-turn paths without
-    branches."""
+    limit, at most 127: longer games cannot be recorded. [8] is one turn, [4, 4] the published
+    MAGRPO tree, [16, 1] sixteen two-turn paths without branches."""
     pairing: Literal["aligned", "crossed"] = "aligned"
     """How completions form joint actions. aligned: the g-th completions of all agents form joint
     action g. crossed: every combination is a joint action, G^N in total."""
