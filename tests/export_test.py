@@ -14,8 +14,12 @@ from safetensors.torch import load_file, save_file
 import motet
 import motet_compare
 import motet_serve
+from motet.config.schema import RunConfig
+from motet.settings import Plan
 from motet_serve.exports import weights as exported_weights
+from motet_serve.exports.team import team_config
 from tests import fork_server
+from tests.fixtures.gguf_files import written
 from tests.fixtures.hub_server import hub
 from tests.fixtures.messages import facts, says
 from tests.small_runs import LORA, ROOT, contents, recorded, run_config
@@ -130,6 +134,50 @@ def test_no_path_of_this_machine_is_in_an_export(place):
             if not file.startswith("code/"):
                 assert str(place).encode() not in content, f"{name}/{file}"
                 assert str(ROOT).encode() not in content, f"{name}/{file}"
+
+
+TRAINS_ONLY = {
+    "warmup", "optimizer", "algorithm", "critic", "reward_model", "comparator", "schedule", "alarms",
+    "report", "cluster",
+}  # fmt: skip
+SAMPLES_ONLY = {"pairing", "expand", "max_nodes", "refill"}
+
+
+def test_each_section_that_playing_reads_is_exported():
+    limits = {"rounds": 9, "result_characters": 100}
+    changed = run_config(
+        tools=limits,
+        rollout={"samples": [2], "call_threads": 1, "retries": 0, "timeout_seconds": 9.0,
+                 "stop_at_reward": 1.0, "stop_by": "round"},
+        centralized={"agent": "a"},
+        reward={"name": "length"},
+        sandbox={"cpu_seconds": 7},
+        evaluation={"samples": 2},
+        expert={"base_url": "http://127.0.0.1:1/v1", "model": "m"},
+        verifier={"constant": 0.5},
+        data={"eval": {"path": "rows.jsonl"}},
+        threads=1,
+    )  # fmt: skip
+    found = team_config(motet.read_config(changed), [], 1, 0)
+    assert found["tools"] == limits
+    assert found["rollout"]["call_threads"] == 1
+    assert set(found) == set(RunConfig.model_fields) - TRAINS_ONLY
+    assert set(found["rollout"]) == set(Plan.model_fields) - SAMPLES_ONLY
+
+
+@pytest.mark.parametrize("kind", ["lora", "full"])
+def test_a_gguf_file_is_exported_as_a_folder(kind, tmp_path, monkeypatch):
+    pytest.importorskip("gguf", reason='GGUF files need pip install "motet[gguf]"')
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    written(file := tmp_path / "tiny.gguf")
+    policies = {"p": {"model": "tiny", "train": kind}, "q": {"model": "tiny", "train": "frozen"}}
+    config = run_config(models={"tiny": {"path": str(file)}}, policies=policies, warmup=None)
+    motet.train(config, runs=tmp_path, show="silent")
+    motet_serve.export_team(tmp_path / "run", tmp_path / "team")
+    file.unlink()
+    shutil.rmtree(tmp_path / "cache")
+    assert motet.evaluate(tmp_path / "team", show="silent").faults == 0
+    assert "tiny.gguf" in (tmp_path / "team" / "README.md").read_text()
 
 
 def test_weights_are_links_and_small_files_are_copies(place):

@@ -26,7 +26,7 @@ from motet_serve.exports.card import ROWS, CardFacts, held_out, write_card
 from motet_serve.exports.secrets import refuse_secrets
 from motet_serve.exports.team import policies_of
 from motet_serve.exports.weights import PolicyFolder
-from motet_serve.exports.write import is_local, write_export
+from motet_serve.exports.write import is_gguf, is_local, write_export
 
 _PARTS = {"team", "best", "models", "checkpoints", "episodes", "evaluations", "tensorboard"}
 """Folders that a run has."""
@@ -188,6 +188,10 @@ def _base(config: RunConfig, name: str, home: Path) -> str | Path:
         return kept
     if path is None:
         raise ConfigError(f"{kept} is missing: the run was stopped before its models were made")
+    if is_gguf(path):
+        from motet.models.gguf import unpacked  # imports torch
+
+        return unpacked(Path(path))
     return path
 
 

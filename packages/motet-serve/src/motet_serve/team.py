@@ -22,7 +22,7 @@ from motet.errors import ConfigError, MotetError
 from motet.rollout.play import play
 from motet.rollout.waves import Waves
 from motet.settings import Decode, Plan, check_temperature
-from motet_serve.unscored import Unscored
+from motet_serve.unscored import unscored
 
 TEAM = "team"
 """The name of the whole team. An agent is called team/AGENT."""
@@ -167,7 +167,7 @@ class ChatTeam:
         (episode,) = await waves.run(
             [
                 play(
-                    task, f"chat:{task.id}", Unscored(self.environment, self.turns),
+                    task, f"chat:{task.id}", unscored(self.environment, self.turns),
                     replace(self.team, decode=decode), self._plan, waves, settings.seed,
                     greedy=settings.greedy,
                 )

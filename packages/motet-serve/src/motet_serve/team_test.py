@@ -3,10 +3,12 @@ from dataclasses import replace
 
 import pytest
 
+import motet
 from motet.core import Environment, Message, Task, Team, Transition
 from motet.environments.free_form import FreeForm
 from motet.environments.quickstart import Quickstart
 from motet.environments.relay import Relay
+from motet.environments.tool_use import ToolGame
 from motet.errors import ConfigError
 from motet.settings import Decode, Plan
 from motet_serve.team import AnswerSettings, ChatTeam, Unanswered
@@ -96,6 +98,43 @@ def test_the_last_turn_is_not_stepped_because_nobody_can_reward_it():
     team = Team({agent: (agent,) for agent in AGENTS}, dict.fromkeys(AGENTS, Decode()))
     ask(ChatTeam(environment, team, Plan(samples=(4, 1)), Saying()), "12 34")
     assert environment.steps == 1
+
+
+def look_up(name: str) -> str:
+    """Look a name up.
+
+    Args:
+        name: the name.
+    """
+    return name
+
+
+class Unrewarded(Environment[Task]):
+    """One turn, which cannot be rewarded without the right answer."""
+
+    agents = ("solver",)
+    most_turns = 1
+
+    def chat_task(self, text):
+        return Task(text, {})
+
+    def chat_answer(self, task, texts):
+        return texts["solver"]
+
+    async def start(self, task, seed):
+        return task
+
+    def observe(self, state):
+        return {"solver": state.id}
+
+    async def step(self, state, replies, seed):
+        return Transition(state, {"solver": float(state.fields["gold"])}, True)
+
+
+def test_a_team_whose_agents_call_no_tool_is_not_stepped_at_its_last_turn_either():
+    game = ToolGame(Unrewarded(), {"solver": [motet.tool(look_up)]}, turns=3)
+    team = Team({"solver": ("p",)}, {"solver": Decode()})
+    assert ask(ChatTeam(game, team, Plan(samples=(4, 1, 1)), Saying()), "1+1").text
 
 
 class Mute(Environment[Task]):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from motet.core import Environment, Prompt, Reply, Task, Transition
+from motet.environments.tool_use import ToolGame
 from motet.environments.wrapper import Wrapper
 
 
@@ -41,3 +42,14 @@ class Unscored(Wrapper[UnscoredState]):
             return Transition(UnscoredState(state.inner, played), rewards, done=True)
         led_to = await self.environment.step(state.inner, replies, seed)
         return Transition(UnscoredState(led_to.state, played), rewards, led_to.done)
+
+
+def unscored(environment: Environment[Any], turns: int) -> Unscored:
+    """Return the game of a plan with so many turns, in which no last turn is stepped.
+
+    An agent that calls no tool ends the wrapped game before the last turn of the plan.
+    """
+    if isinstance(environment, ToolGame) and environment.environment.most_turns is not None:
+        inner, most = environment.environment, environment.environment.most_turns
+        environment = environment.around(Unscored(inner, most))
+    return Unscored(environment, turns)

@@ -73,7 +73,7 @@ def check_folder(folder: str | Path, reads: Reads = "end") -> Card:
     if (
         card.base is not None
         and Path(card.base).is_absolute()
-        and look_at(Path(card.base)) != "folder"
+        and look_at(Path(card.base)) == "nothing"
     ):
         raise ConfigError(
             f"the verifier in {place} is an adapter on {card.base}, which does not exist: restore "

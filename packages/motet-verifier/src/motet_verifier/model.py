@@ -102,8 +102,8 @@ class Verifier:
             )
         if lora is not None:
             backbone.add_adapter(ADAPTER, lora, seed)
-        # Store a folder with its absolute path, because the verifier is served from another folder.
-        base = str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+        # Store a place with its absolute path, because the verifier is served from another folder.
+        base = str(Path(source).resolve()) if Path(source).exists() else str(source)
         return cls(_critic_on(backbone, lora is not None), None if lora is None else base)
 
     @classmethod

@@ -60,6 +60,11 @@ class VerifierTraining(Settings):
                     f"got model.{key}, expected none, because a verifier uses the template of its "
                     "model: drop it"
                 )
+        if self.model.end_tokens:
+            raise ValueError(
+                f"got model.end_tokens {list(self.model.end_tokens)}, expected none, because a "
+                "verifier is read at the end-of-sequence token of its tokenizer: drop it"
+            )
         if self.model.quantize != "none":
             raise ValueError(
                 f"got model.quantize {self.model.quantize}, expected none, because a verifier is "

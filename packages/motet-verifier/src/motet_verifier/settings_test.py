@@ -24,6 +24,10 @@ MODEL = {"path": "some/model"}
             {"optimizer": {"schedule": "constant", "decay_share": 0.5}},
             "optimizer.decay_share … 0.5 … schedule: constant … 1.0 … schedule: linear",
         ),
+        (
+            {"model": {**MODEL, "end_tokens": ["<end>"]}},
+            "model.end_tokens … <end> … end-of-sequence token of its tokenizer",
+        ),
     ],
 )
 def test_settings_without_effect_are_refused(settings, message):

@@ -20,7 +20,7 @@ from motet_serve.exports import DATA, POLICIES
 from motet_serve.exports.code import CodeFiles, is_own_file
 from motet_serve.exports.weights import PolicyFolder
 
-_PLAN = ("stop_at_reward", "stop_by", "timeout_seconds", "retries")
+_PLAN = ("stop_at_reward", "stop_by", "timeout_seconds", "call_threads", "retries")
 _BATCHES = ("token_budget", "rows_per_batch", "tokens_per_batch")
 _HEAD = """\
 # A team that Motet trained. README.md says how it was trained and what it can do.
@@ -83,6 +83,7 @@ def team_config(
         "decode": config.decode.model_dump(mode="json"),
         "rollout": {"samples": [1] * len(plan.samples), **_changed(plan, _PLAN)},
         "train": {"steps": steps, **_changed(train, _BATCHES)},
+        "tools": _written(config.tools),
         "evaluation": _changed(config.evaluation, ("tasks", "samples")),
         "sandbox": {k: v for k, v in _written(config.sandbox).items() if k != "workers"},
         "expert": _written(config.expert),

@@ -138,11 +138,11 @@ def base_of(model: str, bases: Mapping[str, str | Path]) -> str:
 
 
 def is_local(base: str | Path) -> bool:
-    """Return whether a base is a folder, not a name of the hub.
+    """Return whether a base is a folder or a GGUF file, not a name of the hub.
 
     Raises: ConfigError if it is written like a path and does not exist.
     """
-    if look_at(Path(base)) == "folder":
+    if look_at(Path(base)) == "folder" or is_gguf(base):
         return True
     if isinstance(base, Path) or Path(base).is_absolute() or str(base).count("/") > 1:
         raise ConfigError(
@@ -150,6 +150,11 @@ def is_local(base: str | Path) -> bool:
             "on the hub with models.NAME.path=USER/MODEL"
         )
     return False
+
+
+def is_gguf(base: str | Path) -> bool:
+    """Return whether a base is a GGUF file of this machine."""
+    return Path(base).suffix == ".gguf" and look_at(Path(base)) == "file"
 
 
 def _base(folder: Path, name: str, config: RunConfig, base: str | Path) -> dict[str, Any]:

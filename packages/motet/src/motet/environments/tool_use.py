@@ -54,6 +54,11 @@ class ToolGame(Wrapper[ToolState]):
         if self.most_turns is not None:
             self.most_turns *= 1 + self.limits.rounds
 
+    def around(self, environment: Environment[Any]) -> "ToolGame":
+        """Return the same tools around another game."""
+        tools = {agent: list(own.values()) for agent, own in self._tools.items()}
+        return ToolGame(environment, tools, self.limits, self._turns)
+
     async def start(self, task: Task, seed: int) -> ToolState:
         inner = await self.environment.start(task, seed)
         return ToolState(inner, self.environment.observe(inner))

@@ -7,66 +7,12 @@ import torch
 from motet.errors import ConfigError
 from motet.models import gguf
 from motet.models.loading import load_model, load_tokenizer
+from tests.fixtures.gguf_files import TEMPLATE, written
 
 pytest.importorskip("gguf", reason='GGUF files need pip install "motet[gguf]"')
-HIDDEN, WIDE, HEADS, KV_HEADS = 32, 64, 4, 2
-TOKENS = ["<|pad|>", "<|im_start|>", "<|im_end|>", *map(chr, range(97, 123)), "Ġ", "Ċ", "th", "he"]
-TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"
-
-
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def written(path, layers=1, claimed=None, hidden=HIDDEN):
-    """Write a tiny Llama as llama.cpp's converter does; return the array of its embeddings.
-
-    `claimed`: the number of layers that the file says it has.
-    """
-    from gguf import GGUFWriter, TokenType
-
-    writer, draw = GGUFWriter(path, "llama"), np.random.default_rng(0)
-    writer.add_context_length(128)
-    writer.add_embedding_length(hidden)
-    writer.add_block_count(claimed or layers)
-    writer.add_feed_forward_length(WIDE)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(len(TOKENS))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([TokenType.CONTROL] * 3 + [TokenType.NORMAL] * (len(TOKENS) - 3))
-    writer.add_token_merges(["t h", "h e"])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_pad_token_id(0)
-    writer.add_chat_template(TEMPLATE)
-
-    def tensor(name, *shape):
-        array = draw.standard_normal(shape).astype(np.float32) * 0.05
-        writer.add_tensor(name, array)
-        return array
-
-    embeddings = tensor("token_embd.weight", len(TOKENS), HIDDEN)
-    tensor("output.weight", len(TOKENS), HIDDEN)
-    tensor("output_norm.weight", HIDDEN)
-    for layer in range(layers):
-        own = KV_HEADS * HIDDEN // HEADS
-        for name, *shape in (
-            ("attn_norm", HIDDEN), ("ffn_norm", HIDDEN), ("attn_q", HIDDEN, HIDDEN),
-            ("attn_k", own, HIDDEN), ("attn_v", own, HIDDEN), ("attn_output", HIDDEN, HIDDEN),
-            ("ffn_gate", WIDE, HIDDEN), ("ffn_up", WIDE, HIDDEN), ("ffn_down", HIDDEN, WIDE),
-        ):  # fmt: skip
-            tensor(f"blk.{layer}.{name}.weight", *shape)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return embeddings
 
 
 def test_a_gguf_file_is_a_model_with_its_weights_tokenizer_and_template(tmp_path):
