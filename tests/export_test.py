@@ -137,8 +137,8 @@ def test_no_path_of_this_machine_is_in_an_export(place):
 
 
 TRAINS_ONLY = {
-    "warmup", "optimizer", "algorithm", "critic", "reward_model", "comparator", "schedule", "alarms",
-    "report", "cluster",
+    "warmup", "optimizer", "algorithm", "critic", "reward_model", "comparator", "schedule",
+    "alarms", "report", "cluster",
 }  # fmt: skip
 SAMPLES_ONLY = {"pairing", "expand", "max_nodes", "refill"}
 

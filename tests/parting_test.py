@@ -250,7 +250,8 @@ def test_every_evaluation_may_find_the_best_team_the_last_one_too(train):
             run_config(train=RANKED, evaluation={"every": 2}) | {"name": name},
             environment=Signed(sign),
         )
-        found = {row["step"]: row["evaluate/reward"] for row in rows(run) if "evaluate/reward" in row}
+        measured = (row for row in rows(run) if "evaluate/reward" in row)
+        found = {row["step"]: row["evaluate/reward"] for row in measured}
         assert sorted(found) == [0, 2, 4, 6]
         best = max((2, 4, 6), key=lambda step: (found[step], -step))
         assert told(run) == {"step": best, "metric": "evaluate/reward", "value": found[best]}
@@ -272,8 +273,9 @@ def test_a_stop_in_an_evaluation_loses_no_best_team(train, tmp_path):
     whole = train(config | {"name": "whole"})
     run = tmp_path / "runs" / "run"
     for lines in (3, 9):  # in the evaluation after step 2, and in the last one
+        troubled = Troubled(run / "metrics.jsonl", lines, away)
         with pytest.raises(motet.MotetError):
-            train(config, environment=Troubled(run / "metrics.jsonl", lines, away), resume=lines > 3)
+            train(config, environment=troubled, resume=lines > 3)
     train(config, resume=True)
     assert told(run) == told(whole)
     assert steps_saved(run) == steps_saved(whole)

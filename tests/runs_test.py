@@ -20,7 +20,17 @@ from motet_tasks.calls.game_test import ROW as CALLS
 from motet_tasks.travel.game_test import ROW as TRIP
 from tests.fixtures.messages import facts, says
 from tests.fixtures.wide import widely
-from tests.small_runs import GAMES, LORA, ROOT, episodes, recorded, run_config, steps, summary, weights
+from tests.small_runs import (
+    GAMES,
+    LORA,
+    ROOT,
+    episodes,
+    recorded,
+    run_config,
+    steps,
+    summary,
+    weights,
+)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"
@@ -89,7 +99,8 @@ def test_a_layer_that_a_model_does_not_have_is_refused_before_the_warm_up(train,
 
 
 def test_a_warm_up_is_kept_if_the_run_cannot_go_on_after_it(train, tmp_path):
-    (tmp_path / "own.py").write_text("def steps(parameters, settings):\n    raise ValueError('no')\n")
+    own = "def steps(parameters, settings):\n    raise ValueError('no')\n"
+    (tmp_path / "own.py").write_text(own)
     config = run_config(
         warmup={"steps": 2, "batch_size": 2},
         optimizer={"learning_rate": 1e-3, "kind": f"{tmp_path}/own.py:steps"},

@@ -361,10 +361,16 @@ def compare_messages(
             of a task are equal.
         objects: replace what the config names, as in `train`.
 
-    Raises: ConfigError unless one of the turns is given, and a later turn reads its messages.
+    Raises: ConfigError unless one of the turns is given, and a later turn reads its messages; for
+    several greedy games.
 
     docs/evaluation.md explains the figures.
     """
+    if greedy and samples is not None and samples != 1:
+        raise ConfigError(
+            f"samples is {samples}; expected 1, because all greedy games of a task are equal: drop "
+            "greedy or samples"
+        )
     games = 1 if greedy else samples
     several = [] if games is None else [f"evaluation.samples={games}"]
     settings = read_config(target, [*overrides, *several], **objects)
@@ -469,7 +475,13 @@ def _of_all(models: Sequence[LocalModels], config: RunConfig) -> tuple[LocalSamp
         }
         for kind in ("policies", "endpoints")
     )
-    local = LocalSampler(policies, references=policies, rows_per_batch=config.train.rows_per_batch)
+    local = LocalSampler(
+        policies,
+        references=policies,
+        rows_per_batch=config.train.rows_per_batch,
+        tokens_per_batch=config.train.tokens_per_batch,
+        score_tokens=config.train.token_budget,
+    )
     return local, ManySamplers(local, endpoints) if endpoints else local
 
 

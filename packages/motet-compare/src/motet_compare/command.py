@@ -1,6 +1,7 @@
 """The commands `motet compare`, `motet baselines`, `motet diagnose`, `motet messages`,
 `motet crossplay` and `motet replay`."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -113,14 +114,20 @@ def _refuse_mixtures(
     check_picture(plot)
 
 
+def told_apart(runs: Sequence[str]) -> list[str]:
+    """Return the last part of each path, or the whole one where others end so too."""
+    names = Counter(Path(run).name for run in runs)
+    return [Path(run).name if names[Path(run).name] == 1 else str(run) for run in runs]
+
+
 def print_comparison(rows: Sequence["ComparedRun"]) -> None:
     """Print the rows of `motet_compare.compare`, and the statistics of groups with several runs."""
     table = titled(
         "held-out success of runs", ["run", "seed", "steps", "before", "after", "reward", "seconds"]
     )
-    for row in rows:
+    for name, row in zip(told_apart([row.run for row in rows]), rows, strict=True):
         table.add_row(
-            Path(row.run).name,
+            name,
             str(row.seed),
             str(row.steps) if row.finished else f"{row.steps} (stopped)",
             figure(row.before),
@@ -430,7 +437,7 @@ def crossplay(
 
         cross_matrix(
             found.success,
-            [Path(run).name for run in found.runs],
+            told_apart(found.runs),
             plot,
             (found.agents[0], ", ".join(found.agents[1:])),
         )
@@ -444,7 +451,7 @@ def crossplay(
 def _print_crossplay(found: "CrossplayResult") -> None:
     """Print the success rate of the first agent of each run with the other agents of each run."""
     first, others = found.agents[0], " and ".join(found.agents[1:])
-    names = [Path(run).name for run in found.runs]
+    names = told_apart(found.runs)
     table = titled(f"success: {first} of the row with {others} of the column", ["", *names])
     for name, row, ends in zip(names, found.success, found.intervals, strict=True):
         cells = (f"{figure(v)}\n{span(*e)}" for v, e in zip(row, ends, strict=True))

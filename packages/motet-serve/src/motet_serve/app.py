@@ -119,7 +119,7 @@ def create_app(
         desk.closed = True
 
     app = create_application("Motet team", version, ERRORS, openai_error, metrics.refused, close)
-    locked = locked_by(key, documented)
+    locked = locked_by(key, settings, documented)
     _complete(app, desk, locked)
     _tell(app, desk, locked)
     _describe_request(app)

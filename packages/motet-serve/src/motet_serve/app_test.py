@@ -35,7 +35,7 @@ class Talk:
     def client(self, key="any"):
         transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False)
         return openai.AsyncOpenAI(
-            api_key=key, base_url="http://x/v1", max_retries=0,
+            api_key=key, base_url="http://localhost/v1", max_retries=0,
             http_client=openai.DefaultAsyncHttpxClient(transport=transport),
         )  # fmt: skip
 
@@ -61,7 +61,7 @@ async def talking(key=None, **limits):
     try:
         async with (
             app.router.lifespan_context(app),
-            httpx2.AsyncClient(transport=transport, base_url="http://x") as plain,
+            httpx2.AsyncClient(transport=transport, base_url="http://localhost") as plain,
         ):
             yield Talk(saying, app, plain, team)
     finally:
@@ -264,6 +264,34 @@ def test_a_wrong_key_is_refused(key):
     assert refused.json()["error"]["code"] == "invalid_api_key"
     assert isinstance(error, openai.AuthenticationError)
     assert health == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("host", "settings", "status"),
+    [
+        ("127.0.0.1:8000", {}, 200),
+        ("[::1]:8000", {}, 200),
+        ("attacker.example:8000", {}, 403),
+        ("attacker.example:8000", {"without_key": True}, 200),
+        ("team.example.org", {"key": "k"}, 200),
+    ],
+)
+def test_without_a_key_only_requests_to_localhost_are_answered(host, settings, status):
+    """A page of another site may have got its name the address of this machine."""
+
+    async def work(talk):
+        headers = {"Host": host, "Authorization": "Bearer k"}
+        asked = {"model": "team", "messages": QUESTION}
+        said = await talk.plain.post("/v1/chat/completions", json=asked, headers=headers)
+        listed = await talk.plain.get("/v1/models", headers=headers)
+        return said, listed
+
+    said, listed = run(work, **settings)
+    assert (said.status_code, listed.status_code) == (status, status)
+    if status == 403:
+        error = said.json()["error"]
+        assert error["code"] == "host"
+        assert says(error["message"], f"localhost … {host} … --key-variable … --without-key")
 
 
 def test_an_error_of_ours_is_a_500_that_says_nothing_more_and_the_next_request_is_answered():

@@ -22,6 +22,7 @@ MOST_NEW_TOKENS = 2**20
 WRONG: dict[int, str] = {
     400: "The request is malformed, too long, or has a field that is not supported.",
     401: "The key is missing or wrong.",
+    403: "There is no key, and the request names another host than localhost.",
     404: "There is no such model.",
     408: "The body did not arrive in time.",
     413: "The body is too large, or has too many values.",

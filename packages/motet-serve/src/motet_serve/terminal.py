@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from motet.errors import ConfigError
+from motet.safety.reading import keep_odd_bytes
 from motet_serve.team import AgentMessage, TeamAnswer, Unanswered
 
 FENCE = "```"
@@ -64,6 +65,7 @@ def typed_lines(prompt: str) -> Iterator[str]:
     if sys.stdin is None:
         raise ConfigError("standard input is closed; expected texts, one a line")
     asks = prompt if sys.stdin.isatty() else ""
+    keep_odd_bytes(sys.stdin)
     if asks:
         print("Type a question. Ctrl-D ends the conversation.")
     while True:

@@ -1,4 +1,5 @@
 import asyncio
+import io
 import sys
 
 import pytest
@@ -56,3 +57,10 @@ def test_a_closed_standard_input_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(ConfigError, match=facts("standard input … closed")):
         next(typed_lines("you> "))
+
+
+def test_a_line_in_another_encoding_is_one_text_and_the_next_are_read(monkeypatch):
+    said = io.TextIOWrapper(io.BytesIO("12+39\ncaf\xe9\n50-05\n".encode("latin-1")), "utf-8")
+    monkeypatch.setattr(sys, "stdin", said)
+    count, written, complaints = conversation(*typed_lines("you> "))
+    assert (count, len(written), len(complaints)) == (1, 2, 1)

@@ -116,6 +116,35 @@ def write_answers(path: Path, answers: Iterable[LabelledAnswer]) -> None:
     beside.replace(path)
 
 
+class WrittenAnswers:
+    """The answers that were written for a file so far: in FILE.written, until the file is whole.
+
+    An interrupted call has not paid for them in vain.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.path = file.with_name(f"{file.name}.written")
+
+    def read(self) -> list[LabelledAnswer]:
+        """Return those of an earlier call. A line that was being written is left out.
+
+        Raises: as `read_answers`.
+        """
+        if not self.path.is_file():
+            return []
+        whole = self.path.read_bytes().rpartition(b"\n")
+        self.path.write_bytes(b"".join(whole[:2]))
+        return read_answers(self.path)
+
+    def add(self, answers: Iterable[LabelledAnswer]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as lines:
+            lines.writelines(answer.line() + b"\n" for answer in answers)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
 def by_question(answers: Sequence[LabelledAnswer]) -> dict[str, list[LabelledAnswer]]:
     """Return question -> its answers, in the order of the file."""
     found: dict[str, list[LabelledAnswer]] = {}

@@ -8,6 +8,7 @@ from motet.core import Message
 from motet.errors import ConfigError
 from motet_verifier.answers import (
     LabelledAnswer,
+    WrittenAnswers,
     as_chat,
     by_question,
     read_answers,
@@ -107,3 +108,20 @@ def test_a_file_without_answers_is_some_where_none_are_needed_only(tmp_path: Pat
     assert read_answers(tmp_path / "empty") == []
     with pytest.raises(ConfigError, match=facts("empty has no answers … one per line")):
         some_answers(tmp_path / "empty")
+
+
+def test_answers_that_were_written_in_an_interrupted_call_are_read_without_a_torn_line(
+    tmp_path: Path,
+) -> None:
+    answers = [LabelledAnswer("q1", ASKED, text, text, True) for text in "45"]
+    written = WrittenAnswers(tmp_path / "new" / "balanced.jsonl")
+    assert written.read() == []
+    for answer in answers:
+        written.add([answer])
+    with written.path.open("ab") as file:
+        file.write(answers[0].line()[:20])
+    assert written.read() == answers
+    written.add([answers[0]])
+    assert written.read() == [*answers, answers[0]]
+    written.remove()
+    assert written.read() == []

@@ -26,11 +26,11 @@ from motet.trainer.progress import Progress
 from motet.user_code.blocking import blocking
 from motet.user_code.timeouts import run_loop
 from motet_verifier.answer_log import check_free
-from motet_verifier.answers import read_answers, some_answers, write_answers
+from motet_verifier.answers import WrittenAnswers, read_answers, some_answers, write_answers
 from motet_verifier.balance import Quota
 from motet_verifier.balance import balance as balanced
 from motet_verifier.candidates import grades_of
-from motet_verifier.sample import Sampling
+from motet_verifier.sample import Sampling, labels_of
 from motet_verifier.sample import argue as argue_labels
 from motet_verifier.sample import sample as sampled
 from motet_verifier.writing import AnswerWriter, EndpointWriter, PolicyWriter
@@ -72,6 +72,8 @@ def sample_answers(
     check_free(file)
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         grades_of(setup.environment)
+        if argue:
+            labels_of(setup.environment)
         _check_agents(setup, agents)
         chosen = _tasks(setup, split)[:tasks]
         who = tuple(agents) or tuple(setup.team.agents)
@@ -118,7 +120,8 @@ def balance_answers(
     """Write `each` right and `each` wrong answers to every question of `answers` into a new file.
 
     Missing answers are taken from the dataset, or written. A question without enough answers is
-    dropped.
+    dropped. If the call is interrupted, what was written for it is in INTO.written, and the same
+    call uses it.
 
     Args:
         answers: a file of answers (JSON lines).
@@ -138,6 +141,8 @@ def balance_answers(
         raise ConfigError(
             f"{into} exists; expected a file that does not exist: choose another name, or delete it"
         )
+    written = WrittenAnswers(Path(into))
+    earlier = written.read()
     asks = ("expert",) if writer == "expert" else ()
     with setup_in_scratch(settings, train=False, asks=asks) as (setup, scratch):
         grades_of(setup.environment)
@@ -148,16 +153,20 @@ def balance_answers(
                 setup, writer, temperature, run_of(target), scratch, show
             )
             with Progress(show) as progress:
+                if earlier:
+                    progress.say(f"{len(earlier)} answers are those of {written.path}")
                 progress.stage("balance", len({answer.question for answer in given}))
                 found = await balanced(
                     setup.environment,
                     _tasks(setup, split),
-                    given,
+                    [*given, *earlier],
                     found_writer,
                     Quota(each, tries, settings.seed),
                     progress=counting(progress),
+                    on_written=written.add,
                 )
             write_answers(Path(into), found.answers)
+            written.remove()
             figures = asdict(replace(found, answers=[]))
             return {
                 **figures,

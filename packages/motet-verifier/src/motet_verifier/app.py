@@ -57,7 +57,7 @@ def create_app(
         await asyncio.to_thread(queue.close)
 
     app = create_application("Motet verifier", version, ERRORS, plain_error, metrics.refused, drain)
-    locked = locked_by(key, documented)
+    locked = locked_by(key, settings, documented)
     _score(app, queue, metrics, settings, locked)
     _tell(app, queue, metrics, served, locked)
     return app

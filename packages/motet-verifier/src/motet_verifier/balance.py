@@ -58,12 +58,14 @@ async def balance(
     quota: Quota,
     *,
     progress: Callable[[], None] = lambda: None,
+    on_written: Callable[[Sequence[LabelledAnswer]], None] = lambda answers: None,
 ) -> Balanced:
     """Select `each` right and `each` wrong answers to every question that has, or can get, so many.
 
     `tasks` has the task of every question. Without a writer, only the dataset's own answer is
-    added. The result follows from the seed. `progress` is called once per question. Raises:
-    ConfigError if a question has no task, or if the environment cannot grade answers.
+    added. The result follows from the seed. `progress` is called once per question, and
+    `on_written` with the answers that were just written and can be used. Raises: ConfigError if a
+    question has no task, or if the environment cannot grade answers.
     """
     grades = grades_of(environment)
     known = {task.id: task for task in tasks}
@@ -85,7 +87,7 @@ async def balance(
             await _own_answer(environment, grades, pool, found.rejected)
         for tried in range(quota.tries if writer is not None else 0):
             assert writer is not None
-            await _write_round(grades, writer, some, tried, quota.seed, found.rejected)
+            on_written(await _write_round(grades, writer, some, tried, quota.seed, found.rejected))
         for pool in some:
             found.short_of_right += pool.missing(True) > 0
             found.short_of_wrong += pool.missing(False) > 0
@@ -169,8 +171,9 @@ async def _write_round(
     tried: int,
     seed: int,
     rejected: dict[str, int],
-) -> None:
-    """Ask the writer once for every missing answer to these questions, in one call."""
+) -> list[LabelledAnswer]:
+    """Ask the writer once for every missing answer to these questions, in one call. Returns the
+    answers that can be used."""
     orders = [
         (pool, right, number)
         for pool in pools
@@ -178,7 +181,7 @@ async def _write_round(
         for number in range(pool.missing(right))
     ]
     if not orders:
-        return
+        return []
     prompts = [
         order_for(pool.question, [one.text for one in pool.of(True)], right)
         for pool, right, _ in orders
@@ -186,17 +189,20 @@ async def _write_round(
     keys = [
         derive(seed, "write", pool.task.id, right, number, tried) for pool, right, number in orders
     ]
+    used: list[LabelledAnswer] = []
     for (pool, _, _), text in zip(orders, await writer.write(prompts, keys), strict=True):
-        why = await _judged(grades, pool, text)
-        if why is not None:
-            counted(rejected, why)
+        judged = await _judged(grades, pool, text)
+        if isinstance(judged, str):
+            counted(rejected, judged)
+        else:
+            pool.add(judged)
+            used.append(judged)
+    return used
 
 
-async def _judged(grades: Grades, pool: _Pool, text: str | Fault) -> str | None:
-    """Add a written text to the pool with the label that its final answer gives it.
-
-    Returns the reason if it is rejected, None if it is added.
-    """
+async def _judged(grades: Grades, pool: _Pool, text: str | Fault) -> LabelledAnswer | str:
+    """Return a written text with the label that its final answer gives it, or the reason if it is
+    rejected."""
     if isinstance(text, Fault):
         return text.cause
     if not text.strip():
@@ -212,9 +218,6 @@ async def _judged(grades: Grades, pool: _Pool, text: str | Fault) -> str | None:
         return "unparsed"
     if not pool.missing(grade.right):
         return "other_label"
-    pool.add(
-        LabelledAnswer(
-            pool.task.id, as_chat(pool.question), text, grade.answer, grade.right, "written"
-        )
+    return LabelledAnswer(
+        pool.task.id, as_chat(pool.question), text, grade.answer, grade.right, "written"
     )
-    return None

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from motet.core import Chat, Fault, Message, Prompt, Task
 from motet.environments.debate_tiny import DebateProblem, TinyDebate
 from motet.errors import ConfigError, EnvironmentFault, RewardFault
 from motet_verifier import balance as module
-from motet_verifier.answers import LabelledAnswer, as_chat
+from motet_verifier.answers import LabelledAnswer, WrittenAnswers, as_chat
 from motet_verifier.balance import Balanced, Quota, balance
 from motet_verifier.writing import EndpointWriter, argument_for, leaks, order_for
 
@@ -139,6 +140,34 @@ def test_questions_are_balanced_some_at_a_time_and_counted_as_they_are_done(
     found = asyncio.run(balance(GAME, TASKS, answers, writer, Quota(1, 2, seed=0), progress=seen))
     assert done == [1, 2]
     assert found == whole
+
+
+class Leaves(Says):
+    """Writes its texts, and then its server is gone."""
+
+    async def write(self, prompts: Sequence[Prompt], keys: Sequence[int]) -> list[str | Fault]:
+        if not self.texts:
+            raise ServerAway("gone")
+        return await super().write(prompts, keys)
+
+
+def test_what_was_written_before_a_writer_left_is_used_by_the_next_call(tmp_path: Path) -> None:
+    """The first call gets a wrong answer to the first question, and none to the second."""
+    answers = [*sampled(TASKS[0], "41"), *sampled(TASKS[1], "55")]
+    kept = tmp_path / "balanced.jsonl"
+    with pytest.raises(ServerAway):
+        asyncio.run(
+            balance(
+                GAME, TASKS, answers, Leaves("13"), Quota(1, 3, seed=0),
+                on_written=WrittenAnswers(kept).add,
+            )
+        )  # fmt: skip
+    earlier = WrittenAnswers(kept).read()
+    assert [(one.question, one.text, one.right) for one in earlier] == [("12+39", "13", False)]
+    writer = Says("11", "22")
+    found = run([*answers, *earlier], writer, tries=1)
+    assert [len(prompts) for prompts, _ in writer.asked] == [1], "only for the second question"
+    assert "13" in [one.text for one in found.answers]
 
 
 class Dead:

@@ -20,6 +20,7 @@ MOST_CHATS = 1024
 WRONG: dict[int, str] = {
     400: "The body is not JSON in UTF-8.",
     401: "The key is missing or wrong.",
+    403: "There is no key, and the request names another host than localhost.",
     408: "The body did not arrive in time.",
     413: "The body is too large, or has too many values.",
     415: "The body is not application/json, or is compressed.",

@@ -105,6 +105,16 @@ def _separate_games(plan: Plan, games: int) -> Plan:
     )
 
 
+def labels_of(environment: Environment[Any]) -> Sequence[str]:
+    """Return the labels that can be argued for. Raises: ConfigError if there is no fixed set."""
+    if not environment.labels:
+        raise ConfigError(
+            f"{class_name(environment)} has no fixed set of labels; expected one with --argue: "
+            "drop --argue, or use dataset anli"
+        )
+    return environment.labels
+
+
 async def argue(
     environment: Environment[Any],
     tasks: Sequence[Task],
@@ -119,13 +129,7 @@ async def argue(
     The label of a text follows from its final answer. An interrupted call resumes as in `sample`.
     Raises: ConfigError if the environment has no closed set of labels.
     """
-    grades = grades_of(environment)
-    labels = environment.labels
-    if not labels:
-        raise ConfigError(
-            f"{class_name(environment)} has no fixed set of labels; expected one with --argue: "
-            "drop --argue, or use dataset anli"
-        )
+    grades, labels = grades_of(environment), labels_of(environment)
     log = AnswerLog.of_arguments(
         file, {"seed": seed, "labels": list(labels), "tasks": [task.id for task in tasks]}
     )

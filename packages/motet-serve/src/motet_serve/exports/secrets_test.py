@@ -28,6 +28,16 @@ def test_short_values_other_variables_and_weights_are_no_secrets(tmp_path):
     refuse_secrets(tmp_path, SECRETS)
 
 
+def test_a_word_of_a_vocabulary_is_no_secret_there(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"vocab": {"password": 7, "pass4word": 8}}')
+    refuse_secrets(tmp_path, {"DB_PASSWORD": "password"})
+    with pytest.raises(ConfigError, match=r"tokenizer\.json .* DB_PASSWORD; .* unset the variable"):
+        refuse_secrets(tmp_path, {"DB_PASSWORD": "pass4word"})
+    (tmp_path / "team.yaml").write_text("system: my password")
+    with pytest.raises(ConfigError, match=r"team\.yaml .* DB_PASSWORD"):
+        refuse_secrets(tmp_path, {"DB_PASSWORD": "password"})
+
+
 WORDS = "correct horse battery staple, over and over: " * 4
 VALUES = {"PLAIN_KEY": 'q"uo\\ted/é', "LONG_SECRET": WORDS.strip(), "PIPE_TOKEN": "a|b_c*d<e>f"}
 

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from motet_serve.http.key import lock
+from motet_serve.http.key import lock, only_as_localhost
 from motet_serve.http.refusals import ErrorBody, Refusal, internal_error
+from motet_serve.http.settings import ServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -65,16 +66,21 @@ def create_application(
     )
 
 
-def locked_by(key: str | None, documented: Callable[..., dict[Any, Any]]) -> dict[str, Any]:
+def locked_by(
+    key: str | None, settings: ServerSettings, documented: Callable[..., dict[Any, Any]]
+) -> dict[str, Any]:
     """Return the options of a route that needs the key, if there is one.
 
+    Without a key it answers only as localhost, unless the settings say that it needs none.
     `documented` describes the error responses of these statuses.
     """
     from fastapi import Depends
 
-    if key is None:
+    if key is not None:
+        return {"responses": documented(401, 500), "dependencies": [Depends(lock(key))]}
+    if settings.without_key:
         return {"responses": documented(500)}
-    return {"responses": documented(401, 500), "dependencies": [Depends(lock(key))]}
+    return {"responses": documented(403, 500), "dependencies": [Depends(only_as_localhost())]}
 
 
 async def unless_client_leaves(answer: asyncio.Future[Awaited], request: "Request") -> Awaited:

@@ -62,3 +62,25 @@ def lock(key: str) -> Callable[..., Any]:
             raise Refusal(401, "key", f"{what}; {expected}", {"WWW-Authenticate": "Bearer"})
 
     return let_in
+
+
+def only_as_localhost() -> Callable[..., Any]:
+    """Return a FastAPI dependency that accepts requests to this machine by its own name.
+
+    A page of another site can give its name the address of this machine (DNS rebinding). A browser
+    then sends its requests here, with that name as Host, and lets the page read the answers.
+    """
+    from fastapi import Request
+
+    async def let_in(request: Request) -> None:
+        host = request.headers.get("host", "")
+        if host and not is_loopback(f"http://{host}"):
+            raise Refusal(
+                403,
+                "host",
+                f"without a key this server answers only as localhost, got Host: {host}; expected "
+                "127.0.0.1 or localhost in the address, or a server with --key-variable or "
+                "--without-key",
+            )
+
+    return let_in

@@ -91,7 +91,8 @@ def distilled_config(
     if model is not None:
         models[own]["path"] = model
     for key, policy in config.policies.items():
-        if policy.snapshots is not None:  # it plays as in evaluations: with the weights at the start
+        if policy.snapshots is not None:
+            # As in evaluations, it plays with the weights at the start.
             source = config.policies[policy.snapshots.of]
             adapter = {} if source.adapter is None else {"adapter": str(source.adapter)}
             policies[key] = {"model": source.model, "train": "frozen", **adapter}

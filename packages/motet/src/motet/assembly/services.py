@@ -27,6 +27,7 @@ from motet.core.seeding import derive
 from motet.core.tools import Tool
 from motet.errors import ConfigError, EnvironmentFault
 from motet.models.devices import resolve_device
+from motet.safety.reading import keep_odd_bytes
 from motet.safety.visible import visible
 from motet.settings import ToolUse
 from motet.user_code.installed import load
@@ -80,6 +81,7 @@ class Terminal:
 
         `input` at a terminal returns only at the Enter key, so Ctrl-C would seem to hang.
         """
+        keep_odd_bytes(sys.stdin)
         if not someone_is_there():
             return input(prompt)
         print(prompt, end="", flush=True)

@@ -10,6 +10,8 @@ from motet.models.loading import load_model, load_tokenizer
 from tests.fixtures.gguf_files import TEMPLATE, written
 
 pytest.importorskip("gguf", reason='GGUF files need pip install "motet[gguf]"')
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

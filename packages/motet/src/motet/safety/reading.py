@@ -8,8 +8,9 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from motet.errors import ConfigError
 
@@ -135,3 +136,13 @@ def _kind(mode: int) -> str:
         "a socket": stat.S_ISSOCK,
     }
     return next((name for name, fits in kinds.items() if fits(mode)), "something else")
+
+
+def keep_odd_bytes(stream: TextIO | None) -> None:
+    """Let reading a stream go on where its bytes are no text: they become lone surrogates.
+
+    So a line in another encoding is refused by whoever reads its text, and not with an exception
+    of Python.
+    """
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="surrogateescape")

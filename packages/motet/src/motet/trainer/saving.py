@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, Validat
 
 from motet.core import CreditState, SamplingState, Success
 from motet.core.records import as_json
-from motet.errors import CannotResume, ConfigError, MotetError, shortened
+from motet.errors import CannotResume, MotetError, shortened
 from motet.rollout.summary import EndpointUse
 from motet.trainer.ahead import pending_of, pending_state
 from motet.trainer.checkpoint import (
