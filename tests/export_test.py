@@ -165,6 +165,34 @@ def test_each_section_that_playing_reads_is_exported():
     assert set(found["rollout"]) == set(Plan.model_fields) - SAMPLES_ONLY
 
 
+def test_rows_of_a_mixture_come_along_and_its_training_rows_do_not(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def ask(row):\n    return row['q']\ndef reward(row, texts):\n    return 1.0\n"
+    )
+    data = {}
+    for split in ("train", "eval"):
+        (tmp_path / f"{split}.jsonl").write_text(
+            f'{{"q": "{split} one"}}\n{{"q": "{split} two"}}\n'
+        )
+        data[split] = {"path": str(tmp_path / f"{split}.jsonl")}
+    own = f"{tmp_path}/own.py"
+    asked = {"name": "functions", "agents": dict.fromkeys("ab", f"{own}:ask")}
+    asked |= {"reward": f"{own}:reward", "data": data}
+    config = run_config(
+        environment={"name": "mixture", "of": {"rows": asked, "other": dict(asked)}}, warmup=None
+    )
+    motet.train(config, runs=tmp_path, show="silent")
+    motet_serve.export_team(tmp_path / "run", tmp_path / "team")
+    shutil.rmtree(tmp_path / "run")
+    for split in data:
+        (tmp_path / f"{split}.jsonl").unlink()
+    found = motet.evaluate(tmp_path / "team", show="silent")
+    assert (found.faults, set(found.environments)) == (0, {"rows", "other"})
+    kept = contents(tmp_path / "team")
+    assert b"eval one" in kept["data/eval-rows.jsonl"]
+    assert not any(b"train one" in content for content in kept.values())
+
+
 @pytest.mark.parametrize("kind", ["lora", "full"])
 def test_a_gguf_file_is_exported_as_a_folder(kind, tmp_path, monkeypatch):
     pytest.importorskip("gguf", reason='GGUF files need pip install "motet[gguf]"')

@@ -154,8 +154,9 @@ def move_code(plain: dict[str, Any], code: CodeFiles) -> dict[str, Any]:
     return found
 
 
-def write_rows(source: DataSource, folder: Path) -> dict[str, Any]:
-    """Write the held-out rows of a local dataset, and return their section of the config.
+def write_rows(source: DataSource, folder: Path, file: str = "eval") -> dict[str, Any]:
+    """Write the held-out rows of a local dataset as FILE.jsonl, and return their section of the
+    config.
 
     Only the rows of the split are written, so no row to train on is.
 
@@ -163,8 +164,8 @@ def write_rows(source: DataSource, folder: Path) -> dict[str, Any]:
     """
     rows = load_rows(path=source.path, split=source.split).rows
     lines = [json_line(row) for row in rows]
-    place = f"{DATA}/eval.jsonl"
-    (folder / DATA).mkdir()
+    place = f"{DATA}/{file}.jsonl"
+    (folder / DATA).mkdir(exist_ok=True)
     (folder / place).write_text("".join(lines), encoding="utf-8")
     fields = {"fields": dict(source.fields)} if source.fields else {}
     return {"path": place, "split": "eval", **fields}

@@ -69,7 +69,9 @@ def write_export(
             model |= _base(folder, name, config, bases[name])
     data = plain.get("data", {}).get("eval")
     if data is not None and data.get("path") is not None:
-        plain["data"] = _rows(config.data.eval, folder, copied, left_out)
+        found = _rows(config.data.eval, folder, copied, left_out)
+        plain["data"] = None if found is None else {"eval": found}
+    _mixed_rows(plain["environment"], folder, copied, left_out)
     code = CodeFiles(folder)
     plain = {key: value for key, value in move_code(plain, code).items() if value is not None}
     copied += [f"{place} is a copy of your own {file}" for place, file in code.copied.items()]
@@ -178,22 +180,42 @@ def _base(folder: Path, name: str, config: RunConfig, base: str | Path) -> dict[
 
 
 def _rows(
-    source: DataSource | None, folder: Path, copied: list[str], left_out: list[str]
+    source: DataSource | None,
+    folder: Path,
+    copied: list[str],
+    left_out: list[str],
+    key: str = "data.eval",
+    file: str = "eval",
 ) -> dict[str, Any] | None:
     assert source is not None
     if is_missing(source.path):
         left_out.append(
             "the held-out rows were passed from Python, and are not here: pass them again, as in "
-            "motet.evaluate(FOLDER, data={'eval': rows}), or set data.eval.path=FILE"
+            f"motet.evaluate(FOLDER, data={{'eval': rows}}), or set {key}.path=FILE"
         )
         return None
-    found, path = write_rows(source, folder), str(source.path)
+    found, path = write_rows(source, folder, file), str(source.path)
     origin = described(path) if is_object(path) else path
     copied.append(
-        f"{found['path']} is a copy of your held-out rows of {origin}; data.eval=null leaves them "
-        "out"
+        f"{found['path']} is a copy of your held-out rows of {origin}; {key}=null leaves them out"
     )
-    return {"eval": found}
+    return found
+
+
+def _mixed_rows(
+    environment: dict[str, Any], folder: Path, copied: list[str], left_out: list[str]
+) -> None:
+    """Copy the held-out rows of the environments of a mixture, and drop those to train on."""
+    parts = environment.get("of") if environment["name"] == "mixture" else None
+    for name, part in (parts or {}).items():
+        data = part.get("data") if isinstance(part, dict) else None
+        if not data:
+            continue
+        data.pop("train", None)
+        if (data.get("eval") or {}).get("path") is not None:
+            source = DataSource.model_validate(data["eval"])
+            key = f"environment.of.{name}.data.eval"
+            data["eval"] = _rows(source, folder, copied, left_out, key, f"eval-{name}")
 
 
 def _policy_card(one: PolicyFolder) -> str:
