@@ -2,6 +2,7 @@
 width of prose."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -96,6 +97,11 @@ def prose(page: str) -> Iterator[str]:
             in_measured = not line.startswith("<!-- /")
         if not in_code and not in_measured and not line.lstrip().startswith("|"):
             yield line
+
+
+def test_no_table_was_flowed_into_a_paragraph():
+    lines = [(path.name, line) for path in PAGES for line in path.read_text().splitlines()]
+    assert [(name, line) for name, line in lines if re.search(r"\|\s+\|-{3,}\|", line)] == []
 
 
 def may_break(line: str) -> bool:

@@ -14,7 +14,8 @@ from functools import cache
 
 from codejudge import Limits, Sandbox, Suite
 
-_BLOCK = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```([\w+-]*)[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
+_DEFINES = re.compile(r"^(?:async )?(?:def|class) ", re.MULTILINE)
 
 
 @cache
@@ -45,10 +46,12 @@ def reward(
 
 
 def program(completion: str | Sequence[Mapping[str, str]]) -> str:
-    """Return the last block of code of a completion; all of it, if there is none."""
+    """Return the last block of Python that defines something, else the last one; all of the
+    completion, if it has none."""
     text = completion if isinstance(completion, str) else completion[-1]["content"]
-    blocks = _BLOCK.findall(text)
-    return blocks[-1] if blocks else text
+    labelled = _BLOCK.findall(text)
+    blocks = [code for label, code in labelled if label in ("", "py", "python", "python3")]
+    return ([code for code in blocks if _DEFINES.search(code)] or blocks or [text])[-1]
 
 
 if __name__ == "__main__":

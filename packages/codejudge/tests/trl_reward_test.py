@@ -49,6 +49,21 @@ def test_plain_and_conversational_completions_have_one_reward_each(reward: Any) 
     assert all(type(value) is float for value in found)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"First:\n```bash\npip install x\n```\nThen:\n{RIGHT}",
+        f"{RIGHT}\nOutput:\n```\n4\n```",
+        f"{RIGHT}\n```json\n{{}}\n```",
+        RIGHT.removesuffix("```"),
+        RIGHT.replace("python", "python3 title=a.py"),
+        RIGHT.replace("```python", "```"),
+    ],
+)
+def test_the_program_is_found_between_other_blocks(reward: Any, text: str) -> None:
+    assert called_as_by_trl(reward, [text], [TESTS]) == [1.0]
+
+
 def test_every_completion_is_judged_by_the_tests_of_its_own_row(reward: Any) -> None:
     tests = [TESTS, ["assert double(2) == 4"], ["assert double('a') == 'aa'"]]
     assert called_as_by_trl(reward, [HALF, HALF, RIGHT], tests) == [0.5, 1.0, 1.0]

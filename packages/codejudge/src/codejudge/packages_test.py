@@ -125,6 +125,7 @@ lambda: numpy.save('/tmp/x', numpy.ones(3)),
             ("numpy", "sklearn_absent.tree"),
             "sklearn_absent … installed … pip install sklearn_absent",
         ),
+        ("numpy", "packages … string 'numpy' … expected a list such as ['numpy']"),
     ],
 )
 def test_a_package_that_is_not_installed_is_a_config_error(

@@ -57,6 +57,10 @@ class Sandbox:
         user: int | None = None,
         packages: Sequence[str] = (),
     ) -> None:
+        if isinstance(packages, str):
+            raise SandboxError(
+                f"packages: got the string {packages!r}, expected a list such as [{packages!r}]"
+            )
         self.packages = tuple(packages)
         """What programs may import besides the standard library."""
         count = _cores() if workers is None else workers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codejudge import Call, Level, Limits, NotRun, Raised, Returned, Sandbox, worker
+from codejudge import Call, Level, Limits, NotRun, Raised, Returned, Sandbox, Suite, worker
 from codejudge.errors import SandboxError, SandboxFault
 from codejudge.pool import _Cache
 from tests.fixtures.messages import facts
@@ -31,6 +31,18 @@ def value(sandbox: Sandbox, source: str, *args: object) -> object:
 
 
 # -------------------------------------------------------------------------------- what programs see
+
+
+def test_a_string_in_place_of_sources_is_refused(sandbox: Sandbox) -> None:
+    program, suite = "def main(): return 1", Suite.asserts(["assert main() == 1"])
+    for judged in (
+        lambda: sandbox.run_sync(program, [Call("main", ())]),
+        lambda: sandbox.judge_sync(program, suite),
+        lambda: asyncio.run(sandbox.run(program, [Call("main", ())])),
+        lambda: asyncio.run(sandbox.judge(program, suite)),
+    ):
+        with pytest.raises(TypeError, match=facts("'def main(): return 1' … a list of strings")):
+            judged()
 
 
 def test_sources_share_a_module_and_calls_share_a_process(sandbox: Sandbox) -> None:

@@ -168,11 +168,19 @@ def _digest(value: Any) -> bytes:
     return blake2b(_spelled(value), digest_size=16).digest()
 
 
+def refuse_string(sources: Sequence[str]) -> None:
+    """Raises TypeError for a string, of which each character would be a source."""
+    if isinstance(sources, str):
+        raise TypeError(f"got the program {sources[:60]!r}, expected a list of strings, its parts")
+
+
 def write(sources: Sequence[str], calls: Sequence[Call], limits: Limits) -> bytes:
     """Return the request as bytes.
 
-    Raises NotPlain or Oversize (both ValueErrors) for arguments that cannot be sent.
+    Raises NotPlain or Oversize (both ValueErrors) for arguments that cannot be sent, and TypeError
+    for a string in place of sources.
     """
+    refuse_string(sources)
     body = {
         "sources": list(sources),
         "modules": imports.named(sources),

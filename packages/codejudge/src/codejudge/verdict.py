@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from codejudge import imports, plan, protocol
 from codejudge.errors import SandboxFault
-from codejudge.report import Failure, Limits, unfinished
+from codejudge.report import Failure, Limits, refuse_string, unfinished
 from codejudge.suite import CaseResult, Status, Suite, Verdict
 
 _LINE_BYTES: Final = 8 << 10
@@ -23,7 +23,12 @@ _STATUSES: Final = frozenset({"passed", "failed", "not_run"})
 
 
 def write(sources: Sequence[str], suite: Suite, limits: Limits) -> bytes:
-    """Return the request as bytes. Raises ValueError for a suite that has no tests to run."""
+    """Return the request as bytes.
+
+    Raises ValueError for a suite that has no tests to run, and TypeError for a string in place of
+    sources.
+    """
+    refuse_string(sources)
     if not suite.chosen:
         raise ValueError("the suite runs none of its tests, expected at least one")
     mode = protocol.TOGETHER if suite.together else protocol.APART

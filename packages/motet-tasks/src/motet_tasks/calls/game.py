@@ -186,7 +186,11 @@ def _first(needed: FunctionCall) -> FunctionCall:
 
 def _one(accepted: Any) -> Any:
     """Return the first accepted value."""
-    first = accepted[0] if isinstance(accepted, list) and accepted else accepted
-    if isinstance(first, Mapping):
-        return {name: _one(item) for name, item in first.items()}
-    return first
+    return _whole(accepted[0] if isinstance(accepted, list) and accepted else accepted)
+
+
+def _whole(value: Any) -> Any:
+    """Return an accepted value, with the first accepted one of each field of its objects."""
+    if isinstance(value, Mapping):
+        return {name: _one(item) for name, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from keyword import iskeyword
 from typing import Any
 
 from codejudge.source import parse_bounded
@@ -24,6 +25,10 @@ _MOST_CALLS = 200
 """Calls of an answer that are read. A request needs a few."""
 _MOST_ENDS, _LONGEST = 10, 4000
 """Closing brackets at which a call between prose is tried to end, and its most characters."""
+_MOST_OPENINGS = 200
+"""Opening brackets that begin no JSON value, after which no more are tried."""
+_OPENINGS, _DECODER = re.compile(r"[\[{]"), json.JSONDecoder()
+_MARK = "_of_python"
 _DEEPEST = 20
 """Levels of nested lists and objects that are compared."""
 _CANNOT_READ = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
@@ -86,8 +91,9 @@ def parameters_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, list[str]
 def read_calls(text: str, functions: Sequence[Mapping[str, Any]]) -> list[FunctionCall]:
     """Return the calls of an answer, in their order; none if it has no call that can be read.
 
-    The answer as a whole is read as Python, else as JSON. If it is neither, calls of the known
-    functions are looked for in it.
+    The answer as a whole is read as Python. If it is none, the JSON values in it are read, except
+    those in a call of a known function; if they hold no call, calls of the known functions are
+    looked for.
 
     Args:
         functions: the schemas of the known functions (`name` and `parameters`).
@@ -97,7 +103,11 @@ def read_calls(text: str, functions: Sequence[Mapping[str, Any]]) -> list[Functi
         said = "\n".join(block.strip() for block in _FENCED.findall(said))
     parameters = parameters_of(functions)
     try:
-        found = _in_python(said, parameters) or _in_json(said) or _in_prose(said, parameters)
+        found = _in_python(said, parameters)
+        if not found:
+            in_prose = list(_in_prose(said, parameters))
+            found = _in_json(said, [(start, end) for start, end, _ in in_prose])
+            found = found or [call for _, _, calls in in_prose for call in calls]
     except _CANNOT_READ:  # nested too deeply for Python to walk
         return []
     return found[:_MOST_CALLS]
@@ -107,24 +117,53 @@ def read_calls(text: str, functions: Sequence[Mapping[str, Any]]) -> list[Functi
 
 
 def _in_python(text: str, parameters: Mapping[str, Sequence[str]]) -> list[FunctionCall]:
-    """Return the calls that are statements of their own, or items of a list that is one."""
-    tree = parse_bounded(text)
+    """Return the calls that are statements of their own, or assigned by one, also as items of a
+    list."""
+    tree = parse_bounded(text) or parse_bounded(_without_keywords(text, parameters))
     found = []
     for statement in [] if tree is None else tree.body:
-        value = statement.value if isinstance(statement, ast.Expr) else None
-        items = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
-        found += [_call(item, parameters) for item in items if isinstance(item, ast.Call)]
-    return [call for call in found if call is not None]
+        value = (
+            statement.value
+            if isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign)
+            else None
+        )
+        for item in value.elts if isinstance(value, ast.List | ast.Tuple) else [value]:
+            found += _calls_of(item, parameters)
+    return found
 
 
-def _call(node: ast.Call, parameters: Mapping[str, Sequence[str]]) -> FunctionCall | None:
+def _without_keywords(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
+    """Return a text in which names of parameters that are words of Python, as in
+    `convert(from="USD")`, have a mark at their end."""
+    reserved = {name for names in parameters.values() for name in names if iskeyword(name)}
+    for name in sorted(reserved):
+        text = re.sub(rf"\b{name}(?=\s*=(?!=))", name + _MARK, text)
+    return text
+
+
+def _calls_of(node: ast.expr | None, parameters: Mapping[str, Sequence[str]]) -> list[FunctionCall]:
+    """Return the call of an expression. Around calls of known functions, as in
+    `print(get_weather("Oslo"))`, another one does not count, and `print` never does."""
+    if isinstance(node, ast.Await):
+        node = node.value
+    if not isinstance(node, ast.Call):
+        return []
     name = _dotted(node.func)
-    if name is None:
-        return None
+    if name not in parameters:
+        inner = [*node.args, *(one.value for one in node.keywords)]
+        within = [call for one in inner for call in _calls_of(one, parameters)]
+        known = [call for call in within if call.name in parameters]
+        if known or name is None or name == "print":
+            return known
+    assert name is not None
     names = parameters.get(name, ())
     arguments = {key: _value(item) for key, item in zip(names, node.args, strict=False)}
-    named = {one.arg: _value(one.value) for one in node.keywords if one.arg is not None}
-    return FunctionCall(name, {**arguments, **named})
+    named = {
+        one.arg.removesuffix(_MARK): _value(one.value)
+        for one in node.keywords
+        if one.arg is not None
+    }
+    return [FunctionCall(name, {**arguments, **named})]
 
 
 def _dotted(node: ast.expr) -> str | None:
@@ -159,21 +198,24 @@ def _value(node: ast.expr) -> Any:
 # -------------------------------------------------------------------------------------------- JSON
 
 
-def _in_json(text: str) -> list[FunctionCall]:
-    """Return the calls of the text, of its outermost list, or of its outermost object."""
-    for part in (text, _between(text, "[", "]"), _between(text, "{", "}")):
-        try:
-            found = list(_calls_in(json.loads(part)))
-        except (ValueError, RecursionError):
+def _in_json(text: str, calls: Sequence[tuple[int, int]]) -> list[FunctionCall]:
+    """Return the calls of all JSON lists and objects of a text that are not inside `calls`, which
+    are (start, end) in the text."""
+    found: list[FunctionCall] = []
+    end = failed = 0
+    for opening in _OPENINGS.finditer(text):
+        start = opening.start()
+        if start < end or any(first <= start < last for first, last in calls):
             continue
-        if found:
-            return found
-    return []
-
-
-def _between(text: str, opening: str, closing: str) -> str:
-    start, end = text.find(opening), text.rfind(closing)
-    return text[start : end + 1] if 0 <= start < end else ""
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            failed += 1
+            if failed == _MOST_OPENINGS:
+                break
+            continue
+        found += _calls_in(value)
+    return found
 
 
 def _calls_in(value: Any) -> Iterator[FunctionCall]:
@@ -208,19 +250,20 @@ def arguments_of(given: Any) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------- prose
 
 
-def _in_prose(text: str, parameters: Mapping[str, Sequence[str]]) -> list[FunctionCall]:
-    """Return the calls of known functions, wherever they are."""
+def _in_prose(
+    text: str, parameters: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[int, int, list[FunctionCall]]]:
+    """Yield the calls of known functions, wherever they are, with the start and the end of each."""
     names = sorted(filter(None, parameters), key=len, reverse=True)
     if not names:
-        return []
+        return
     begins = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})\s*\(")
-    found: list[FunctionCall] = []
     end = 0
     for opening in islice(begins.finditer(text), _MOST_CALLS):
         if opening.start() >= end:
             calls, end = _call_at(text, opening.start(), opening.end(), parameters)
-            found += calls
-    return found
+            if calls:
+                yield opening.start(), end, calls
 
 
 def _call_at(

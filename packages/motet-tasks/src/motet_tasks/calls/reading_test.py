@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from motet_tasks.calls.reading import FunctionCall, canonical, read_calls, unique
@@ -37,6 +39,15 @@ def read(text: str) -> list[FunctionCall]:
         ' "function": {"name": "math.add", "arguments": {"a": 1, "b": -2.5}}}]',
         "First get_weather(city='Oslo'), then math.add(1, -2.5).",
         "x = get_weather(city='Oslo')\ny = math.add(1, -2.5)",
+        "x: str = get_weather(city='Oslo')\nmath.add(1, -2.5)\nprint(x)",
+        "x, y = get_weather(city='Oslo'), await math.add(1, -2.5)",
+        "print(get_weather(city='Oslo'))\nprint(sum(math.add(a=1, b=-2.5)))",
+        '{"name": "get_weather", "arguments": {"city": "Oslo"}}\n'
+        '{"name": "math.add", "arguments": {"a": 1, "b": -2.5}}',
+        '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>\n'
+        '<tool_call>\n{"name": "math.add", "arguments": {"a": 1, "b": -2.5}}\n</tool_call>',
+        'In {braces}: {"name": "get_weather", "arguments": {"city": "Oslo"}} and [1], then '
+        '{"name": "math.add", "arguments": {"a": 1, "b": -2.5}}.',
         "<think>math.add(7, 7)?</think>get_weather('Oslo')\nmath.add(1, -2.5)",
     ],
 )
@@ -74,6 +85,23 @@ def test_brackets_and_json_inside_an_argument_are_part_of_it() -> None:
     ]
 
 
+def test_an_object_inside_the_arguments_of_a_call_is_no_call() -> None:
+    users = {"users": [{"name": "Bob"}]}
+    assert read(f'Here: {{"name": "add_users", "arguments": {json.dumps(users)}}}') == [
+        FunctionCall("add_users", users)
+    ]
+    assert read('So get_weather(city=[{"name": "Bob"}]), I think.') == [
+        FunctionCall("get_weather", {"city": [{"name": "Bob"}]})
+    ]
+
+
+def test_a_parameter_may_have_the_name_of_a_word_of_python() -> None:
+    convert = {"name": "convert", "parameters": {"properties": {"amount": {}, "from": {}}}}
+    for text in ('convert(amount=5, from="USD")', 'Use convert(5, from = "USD").'):
+        found = read_calls(text, [convert])
+        assert found == [FunctionCall("convert", {"amount": 5, "from": "USD"})]
+
+
 def test_only_known_functions_are_looked_for_in_prose() -> None:
     assert read("Use print('x') or my.get_weather('x') or get_weather_now(city='x').") == []
 
@@ -102,3 +130,4 @@ def test_what_is_nested_deeply_is_read_without_an_error() -> None:
     (call,) = read(deep)
     assert call.key == call.key
     assert read("[" * 90_000) == []
+    assert read('{"a": ' * 15_000) == []

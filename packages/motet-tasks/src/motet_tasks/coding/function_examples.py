@@ -109,12 +109,13 @@ class FunctionAndExamples(Environment[FunctionTask]):
         )
         task = f"The Python function `{state.name}` {state.does}.\n{known}\n\n"
         count, more = self.options.examples, self.options.examples - len(state.arguments)
+        which = f"those above, and {more} edge cases of your own" if more >= 0 else "some of these"
         asked = {
             WRITER: "Write this function. Write only its code.",
             TESTER: (
-                f"Somebody else writes it. Write {count} examples of its use: those above, and "
-                f"{max(0, more)} edge cases of your own. Do not write the function. Write one "
-                f"line for each, such as\nprint({state.name}({state.arguments[0]}))  "
+                f"Somebody else writes it. Write {count} examples of its use: {which}. Do not "
+                "write the function. Write one line for each, such as\n"
+                f"print({state.name}({state.arguments[0]}))  "
                 f"# Expected output: {state.results[0]}"
             ),
         }
@@ -132,7 +133,8 @@ class FunctionAndExamples(Environment[FunctionTask]):
             tests = tuple(dict.fromkeys(_examples(examples, name)))[: self.options.examples]
         right = await self._right(function, name, tests)
         levels = PROGRAM * used + EXAMPLE * right
-        success = float(right == len(tests) >= len(state.arguments))
+        needed = min(len(state.arguments), self.options.examples)
+        success = float(right == len(tests) >= needed)
         metrics = {
             "defined": float(name != ""),
             "used": float(used),

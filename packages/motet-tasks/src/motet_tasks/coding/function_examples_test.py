@@ -37,6 +37,18 @@ def test_known_solutions_pass_their_examples(environment):
         assert transition.rewards["tester"] == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("examples", [1, 3, 7])
+def test_as_many_examples_as_are_asked_for_are_enough(environment, examples):
+    options = FunctionAndExamples.Options(examples=examples)
+    game = FunctionAndExamples(options, sandbox=environment.sandbox)
+    state = TASKS[0]
+    (asked,) = game.observe(state)["tester"]
+    which = "some of these" if examples < 3 else f"those above, and {examples - 3} edge cases"
+    assert f"Write {examples} examples of its use: {which}" in asked.content
+    said = {agent: Reply(text) for agent, text in game.solve(state, 0).items()}
+    assert asyncio.run(game.step(state, said, 0)).success == 1.0
+
+
 @pytest.mark.parametrize(
     ("function", "examples", "levels"),
     [

@@ -18,6 +18,10 @@ from motet_tasks.planning.answers import answered, printed, program_of
         ("#### [U, R", None),
         ("#### [U; R]", None),
         ("#### [[[1]]]", [[1]]),
+        ('#### ["R", "D",]', ["R", "D"]),
+        ("#### [(0, 1, 3), (1, 2, 4),]", [[0, 1, 3], [1, 2, 4]]),
+        ("#### ('R', 'D')", ["R", "D"]),
+        ("#### (two moves) [U, R]", ["U", "R"]),
         ("", None),
     ],
 )
@@ -28,10 +32,20 @@ def test_an_answer_is_the_first_list_after_the_last_mark(text, action):
 def test_a_program_prints_its_list_last():
     assert printed("trying [1]\nActions: ['U', 'D']\n") == ["U", "D"]
     assert printed("no way") is None
+    assert printed("('R','D')\n") == ["R", "D"]
+    assert printed("['U', 'D'] (2 moves)") == ["U", "D"]
+    assert printed("[(0, 1, 3), (1, 2, 4)]") == [[0, 1, 3], [1, 2, 4]]
 
 
 def test_long_and_deep_texts_are_read_in_no_time():
-    for text in ("[" * 100_000, "[]" * 50_000, "[a" * 50_000, "#### " + "[1," * 30_000):
+    for text in (
+        "(" * 100_000,
+        "[(" * 50_000,
+        "[" * 100_000,
+        "[]" * 50_000,
+        "[a" * 50_000,
+        "#### " + "[1," * 30_000,
+    ):
         answered(text)
         printed(text)
 

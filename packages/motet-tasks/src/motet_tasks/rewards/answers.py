@@ -5,7 +5,7 @@ r"""Extract the final number of a completion as an exact fraction. No float is u
 The final answer is searched in this order:
 
 1. the content of the last `\boxed{...}`;
-2. the text after the last `####`;
+2. the text after the last `####`, unless that begins a heading: `#### Step 4` or `#### 4. Sums`;
 3. the text after the last "answer is";
 4. the last line.
 
@@ -40,8 +40,9 @@ def number(text: str) -> Fraction | None:
     if box is not None:
         return read(box)
     marked = text.rpartition("####")
-    if marked[1]:
-        return read(marked[2].lstrip().partition("\n")[0])
+    statement = marked[2].lstrip().partition("\n")[0]
+    if marked[1] and not _HEADING.match(statement):
+        return read(statement)
     *_, said = (None, *_SAYS.finditer(text))
     statement = "" if said is None else text[said.end() :].lstrip(" \t\r\n*_`$:").partition("\n")[0]
     if re.search("[0-9]", statement):
@@ -104,6 +105,11 @@ def written(value: Fraction) -> str:
 _BOX = re.compile(r"(?<!\\)\\++(?:boxed|fbox)\s*\{")
 """The pattern is tried once per run of backslashes, not again at each backslash of the run."""
 _BRACE = re.compile(rf"{_BOX.pattern}|\\[{{}}\\]|[{{}}]")
+_HEADING = re.compile(
+    r"[*_`\s]*(?:(?:step|part|case|section|problem|question|solution)\b|[0-9]+[.)]\s+[*_`]*[a-z])"
+    r"|[^0-9]*\Z",
+    re.IGNORECASE,
+)
 _SAYS = re.compile(
     r"\banswer\b[\s*_`]*(?:is|was|equals|would be|must be|should be|[:=])(?!\s+not\b)",
     re.IGNORECASE,

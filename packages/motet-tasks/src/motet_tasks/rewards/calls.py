@@ -174,14 +174,21 @@ def similarity(call: FunctionCall, needed: FunctionCall, optional: bool = False)
 
 
 def accepts(accepted: Any, value: Any) -> bool:
-    """Return whether a value is accepted: a list holds the accepted values, at any depth."""
-    one, other = canonical(accepted), canonical(value)
-    if isinstance(accepted, list):
-        return any(accepts(item, value) or canonical(item) == other for item in accepted)
-    if isinstance(accepted, Mapping) and isinstance(value, Mapping):
+    """Return whether a value is accepted. A list holds the accepted values; each may be a list or
+    an object itself, and each field of an object has accepted values of its own."""
+    return any(
+        _fits(one, value) for one in (accepted if isinstance(accepted, list) else [accepted])
+    )
+
+
+def _fits(wanted: Any, value: Any) -> bool:
+    if isinstance(wanted, list) and isinstance(value, list | tuple):
+        return len(wanted) == len(value) and all(map(_fits, wanted, value))
+    one, other = canonical(wanted), canonical(value)
+    if isinstance(wanted, Mapping) and isinstance(value, Mapping):
         return one == other or (
-            accepted.keys() == value.keys()
-            and all(accepts(item, value[name]) for name, item in accepted.items())
+            wanted.keys() == value.keys()
+            and all(accepts(item, value[name]) for name, item in wanted.items())
         )
     if isinstance(one, int | float) and isinstance(other, int | float):
         return one == other or _distance(one, other) < _CLOSE

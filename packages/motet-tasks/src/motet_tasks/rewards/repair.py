@@ -14,7 +14,14 @@ from codejudge.suite import Suite
 from motet.settings import Settings
 from motet_tasks.rewards.code import Judge, Note, Program
 
-_NUMBERED = re.compile(r"\blines?\b[\s#:*`]*(\d+)(?:\s*(?:-|–|to)\s*(\d+))?", re.IGNORECASE)
+_SPAN = r"(\d+)(?:\s*(?:-|–|—|to|through)\s*(\d+))?"
+_ONE = _SPAN.replace("(\\d+)", "\\d+")
+_NUMBERED = re.compile(
+    rf"\bline(?:\s+number)?\b[\s#:*`]*({_ONE})"
+    rf"|\blines(?:\s+numbers?)?\b[\s#:*`]*({_ONE}(?:(?:\s*(?:,|&|\band\b|\bor\b))+\s*{_ONE})*)",
+    re.IGNORECASE,
+)
+"""Line 3, line number 3, lines 3-5, lines 2, 3 and 5."""
 _MOST_NAMED = 1000
 """Maximum number of lines that one range, such as "lines 1 to 1000000", can name."""
 _SHORTEST_QUOTE = 4
@@ -77,9 +84,10 @@ def named_lines(review: str, program: str, faulty: Lines = frozenset()) -> Lines
 
 
 def _numbered(review: str) -> Iterable[int]:
-    for first, last in _NUMBERED.findall(review):
-        start = int(first[:9])
-        yield from range(start, min(int(last[:9] or start), start + _MOST_NAMED) + 1)
+    for found in _NUMBERED.finditer(review):
+        for first, last in re.findall(_SPAN, found[1] or found[2]):
+            start = int(first[:9])
+            yield from range(start, min(int(last[:9] or start), start + _MOST_NAMED) + 1)
 
 
 def located(review: str, program: str, faulty: Lines) -> float:

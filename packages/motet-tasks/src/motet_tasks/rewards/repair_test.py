@@ -78,6 +78,11 @@ def test_naming_every_line_earns_the_share_of_the_faulty_ones():
     assert located("lines 1 to 7", BUGGY, faulty) == pytest.approx(1 / 7)
     assert located(BUGGY, BUGGY, faulty) == pytest.approx(1 / 6)  # six different line texts
     assert located("lines 1 - 1000000000", BUGGY, faulty) < 0.002
+    assert located("Lines 2 and 3 are wrong.", BUGGY, faulty) == 0.5
+    assert located("lines 1, 2 and 3", BUGGY, faulty) == pytest.approx(1 / 3)
+    assert located("lines 2 through 3, or 5", BUGGY, faulty) == pytest.approx(1 / 3)
+    assert located("Line number 2 is wrong, 3 tests fail", BUGGY, faulty) == 1.0
+    assert located("In line 2, 3 is added", BUGGY, faulty) == 1.0
     assert located("line 8", BUGGY, faulty) == located("no idea", BUGGY, faulty) == 0.0
 
 

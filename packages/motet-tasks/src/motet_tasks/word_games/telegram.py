@@ -129,8 +129,10 @@ class Telegram(Environment[Lists]):
                 figures,
             )
         accepted = forms(state.common)
-        named = {agent: guesses_of(replies[agent].text)[:1] for agent in self.agents}
-        right = {agent: float(not accepted.isdisjoint(words)) for agent, words in named.items()}
+        right = {
+            agent: float(named(replies[agent].text, state.lists[agent]) in accepted)
+            for agent in self.agents
+        }
         reward = sum(right.values()) / len(right)
         return Transition(
             state,
@@ -155,6 +157,14 @@ class Telegram(Environment[Lists]):
     def chat_answer(self, task: Task, texts: Mapping[str, str]) -> str:
         """Return the words that the agents named."""
         return "\n".join(f"{agent}: {texts.get(agent, '').strip()}" for agent in self.agents)
+
+
+def named(text: str, own: Sequence[str]) -> str | None:
+    """Return the word that an answer names: the only one of the list `own` that is in it, else the
+    first one that says something."""
+    said = guesses_of(text)
+    listed = [word for word in own if not forms(word).isdisjoint(said)]
+    return listed[0] if len(listed) == 1 else next(iter(said), None)
 
 
 def telegram(text: str, length: int) -> str:

@@ -89,6 +89,10 @@ def test_both_are_paid_for_listed_words_and_at_the_end_for_the_share_that_is_rig
     assert last.metrics == {"named/anna": 1.0, "named/ben": 0.0}
     assert (last.done, last.success) == (True, 0.0)
     assert played("", "", "piano", "piano")[-1].success == 1.0
+    said = "The common word is piano.", "We both have piano"
+    assert played("", "", *said)[-1].success == 1.0
+    assert played("", "", "piano, bread or tiger", "piano")[-1].success == 1.0, "the first counts"
+    assert played("", "", "bread or piano", "piano")[-1].success == 0.0
     assert played("tiger tiger tiger bread", "", "", "")[0].rewards["anna"] == pytest.approx(0.1)
     unpaid = Telegram(Telegram.Options(listed_reward=0.0))
     assert set(played("tiger", "moon", "piano", "", unpaid)[0].rewards.values()) == {0.0}

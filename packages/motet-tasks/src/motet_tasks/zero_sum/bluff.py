@@ -86,8 +86,8 @@ class BluffRules:
             return f"You hold the {position.card} card. Do you say high or low?"
         return f'The speaker says: "{position.words}". Do you believe or doubt it?'
 
-    def read(self, text: str) -> str | None:
-        return meant(text, {word: word for word in (*CARDS, *ANSWERS)})
+    def read(self, position: Claim, text: str) -> str | None:
+        return meant(text, {word: word for word in self.moves(position)})
 
     def optimal(self, position: Claim) -> Mapping[str, float]:
         return EQUILIBRIUM[self.known(position)]

@@ -1,6 +1,6 @@
 import pytest
 
-from motet_tasks.zero_sum.bluff import EQUILIBRIUM, PAYS, RULES, VALUE, Bluff
+from motet_tasks.zero_sum.bluff import EQUILIBRIUM, PAYS, RULES, VALUE, Bluff, Claim
 from motet_tasks.zero_sum.exploitability import best_answer, exploitability, mean_reward
 from motet_tasks.zero_sum.game_test import FIRST, SECOND, game, played
 
@@ -16,6 +16,22 @@ def test_the_speaker_wins_what_the_table_says(card, claim, answer):
         said = played(game(Bluff), dealt, f"I have a {claim} card.", f"I {answer} you.")
         wins = PAYS[card, claim, answer]
         assert said.rewards == {speaker: wins, listener: -wins}
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "move"),
+    [
+        ("", "I hold the high card, believe me.", "high"),
+        ("", "It is low, do not doubt it.", None),
+        ("", "high or low", None),
+        ("high", "I doubt that it is high.", "doubt"),
+        ("high", "I believe the card is high.", "believe"),
+        ("high", "It is high.", None),
+        ("low", "Believe or doubt?", None),
+    ],
+)
+def test_the_words_of_the_other_players_moves_are_only_words(claim, text, move):
+    assert RULES.read(Claim("high", claim), text) == move
 
 
 def test_in_equilibrium_the_speaker_wins_a_third_of_a_chip():

@@ -62,8 +62,8 @@ class GameRules(Protocol[GamePosition]):
         """Return what the player who moves reads."""
         ...
 
-    def read(self, text: str) -> str | None:
-        """Return the move in a text. None: there is none, or it could be several."""
+    def read(self, position: GamePosition, text: str) -> str | None:
+        """Return the move of a text at a position. None: there is none, or it could be several."""
         ...
 
     def optimal(self, position: GamePosition) -> Mapping[str, float]:
@@ -146,7 +146,7 @@ class ZeroSumGame(Environment[Match[GamePosition]], Generic[GamePosition]):
         self, state: Match[GamePosition], replies: Mapping[str, Reply], seed: int
     ) -> Transition:
         ((mover, reply),) = replies.items()
-        move = self.rules.read(reply.text)
+        move = self.rules.read(state.position, reply.text)
         if move is None or move not in self.rules.moves(state.position):
             stake = self.rules.stake
             return self._ended(state, -stake if mover == ANN else stake, illegal=mover)

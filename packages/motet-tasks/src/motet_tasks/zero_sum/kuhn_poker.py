@@ -78,7 +78,7 @@ class KuhnRules:
         ]
         return " ".join([f"You hold the {position.cards[seat]}.", *before, "Pass or bet?"])
 
-    def read(self, text: str) -> str | None:
+    def read(self, position: Hand, text: str) -> str | None:
         return meant(text, MEANING)
 
     def optimal(self, position: Hand) -> Mapping[str, float]:

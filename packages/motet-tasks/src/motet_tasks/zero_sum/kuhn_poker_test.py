@@ -40,7 +40,7 @@ def test_each_player_reads_its_own_card_and_the_moves():
     ("text", "move"), [("Check.", "pass"), ("I call", "bet"), ("raise", None), ("call/fold", None)]
 )
 def test_check_fold_and_call_are_understood(text, move):
-    assert RULES.read(text) == move
+    assert RULES.read(RULES.deals[0], text) == move
 
 
 def test_there_are_twelve_information_sets():

@@ -98,7 +98,7 @@ def _moves(
     legal = rules.moves(position)
     found: dict[str, float] = {}
     for text, chance in answers.items():
-        move = rules.read(text)
+        move = rules.read(position, text)
         if move in found:
             raise ConfigError(
                 f"decode.format has several answers that mean {move}; expected one for each move"

@@ -61,7 +61,7 @@ class TicTacToeRules:
         lines = [f"{who}: {numbers or 'none'}" for who, numbers in squares.items()]
         return "\n".join((*lines, "Your square?"))
 
-    def read(self, text: str) -> str | None:
+    def read(self, position: Board, text: str) -> str | None:
         """Return the only number in a text, or the only one in brackets: 5 of "not 3 but [5]"."""
         for pattern in (r"\[\s*(\d+)\s*\]", r"\d+"):
             if found := set(re.findall(pattern, text, re.ASCII)):

@@ -52,7 +52,7 @@ def test_a_full_board_is_a_draw():
     ],
 )
 def test_a_move_is_the_only_number_of_a_text(text, move):
-    assert RULES.read(text) == move
+    assert RULES.read(RULES.deals[0], text) == move
 
 
 def test_who_moves_reads_whose_the_squares_are():
