@@ -230,7 +230,7 @@ def contents(folder):
         ("models.small.device=cuda:77", "'cuda:77' … does not exist … auto"),
         ("models.small.dtype=float16", "dtype float16 … not supported … fully trained"),
         (f"{LORA}adapter=./absent", "'./absent' … adapter_model.safetensors"),
-        (f"{LORA}lora.targets=[nope]", "adapter 'left' … {'nope'} not found"),
+        (f"{LORA}lora.targets=[nope]", "policies.left … lora.targets … 'nope' … q_proj"),
         (
             "models.small.embedded.context=8",
             "agent left … 8 tokens … model small … context of 8 tokens",

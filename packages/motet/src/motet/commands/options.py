@@ -45,7 +45,9 @@ RunArgument = Annotated[
 Runs = Annotated[
     list[Path],
     typer.Argument(
-        help="Two or more run folders or checkpoints.", show_default=False, autocompletion=complete_run
+        help="Two or more run folders or checkpoints.",
+        show_default=False,
+        autocompletion=complete_run,
     ),
 ]
 

@@ -120,10 +120,21 @@ def test_more_than_a_gibibyte_is_written_without_a_copy_while_the_run_waits(tmp_
     assert newest(tmp_path)[0].step == 1, "on the disk when the call returns"
     assert writer._copies == {}
     monkeypatch.setattr(
-        checkpoints, "save", lambda *given: (_ for _ in ()).throw(OSError(28, "No space left"))
+        checkpoints,
+        "save",
+        lambda *given, **named: (_ for _ in ()).throw(OSError(28, "No space left")),
     )
     with pytest.raises(OSError, match="No space left"):
         writer.write(checkpoint(2))
+
+
+def test_a_step_that_was_ranked_after_it_was_saved_is_written_anew(tmp_path):
+    save(tmp_path, replace(checkpoint(1), rank=None), KEEP)
+    save(tmp_path, replace(checkpoint(1), rank=0.5), KEEP)
+    assert newest(tmp_path)[0].rank is None, "the same step has the same content"
+    save(tmp_path, replace(checkpoint(1), rank=0.5), KEEP, anew=True)
+    assert newest(tmp_path)[0].rank == 0.5
+    assert [folder.name for folder in tmp_path.iterdir()] == ["step-000001"]
 
 
 # ---------------------------------------------------------------------------------------- retention
@@ -184,10 +195,10 @@ def test_what_is_written_beside_is_what_stood_when_it_began(tmp_path, monkeypatc
     """The run changes its weights while the writer is paused in the middle."""
     begun, resume_command = threading.Event(), threading.Event()
 
-    def slowly(root, found, retention, pinned):
+    def slowly(*given, **named):
         begun.set()
         assert resume_command.wait(60)
-        return save(root, found, retention, pinned)
+        return save(*given, **named)
 
     monkeypatch.setattr("motet.trainer.checkpoint.save", slowly)
     writer, weights, state = CheckpointWriter(tmp_path, KEEP), torch.zeros(3), {"deep": [1]}
