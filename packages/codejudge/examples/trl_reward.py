@@ -49,8 +49,9 @@ def program(completion: str | Sequence[Mapping[str, str]]) -> str:
     """Return the last block of Python that defines something, else the last one; all of the
     completion, if it has none."""
     text = completion if isinstance(completion, str) else completion[-1]["content"]
-    labelled = _BLOCK.findall(text)
-    blocks = [code for label, code in labelled if label in ("", "py", "python", "python3")]
+    blocks: list[str] = [
+        code for label, code in _BLOCK.findall(text) if label in ("", "py", "python", "python3")
+    ]
     return ([code for code in blocks if _DEFINES.search(code)] or blocks or [text])[-1]
 
 
