@@ -120,8 +120,9 @@ def baselines() -> Iterator[Sequence[str]]:
         name = rows[0]["protocol"]
         successes = [row["success"]["mean"] for row in rows]
         yield _means(name, successes, f"{mean(row['tokens_per_task'] for row in rows):.0f}")
-    starts = [str(folder / "checkpoints" / "step-000000") for folder in folders]
-    told = [motet("evaluate", start, *LONG_PROMPTS)["success"] for start in starts]
+    told = [
+        motet("evaluate", TABOO.config, *LONG_PROMPTS, f"seed={seed}")["success"] for seed in THREE
+    ]
     yield _means("untrained team, told how to play", told, "")
 
 
