@@ -106,7 +106,7 @@ def read_calls(text: str, functions: Sequence[Mapping[str, Any]]) -> list[Functi
         found = _in_python(said, parameters)
         if not found:
             in_prose = list(_in_prose(said, parameters))
-            found = _in_json(said, [(start, end) for start, end, _ in in_prose])
+            found = _in_json(said, [(start, end) for start, end, _ in in_prose], parameters)
             found = found or [call for _, _, calls in in_prose for call in calls]
     except _CANNOT_READ:  # nested too deeply for Python to walk
         return []
@@ -119,7 +119,9 @@ def read_calls(text: str, functions: Sequence[Mapping[str, Any]]) -> list[Functi
 def _in_python(text: str, parameters: Mapping[str, Sequence[str]]) -> list[FunctionCall]:
     """Return the calls that are statements of their own, or assigned by one, also as items of a
     list."""
-    tree = parse_bounded(text) or parse_bounded(_without_keywords(text, parameters))
+    tree = parse_bounded(text)
+    if tree is None and (other := _without_keywords(text, parameters)) != text:
+        tree = parse_bounded(other)
     found = []
     for statement in [] if tree is None else tree.body:
         value = (
@@ -198,9 +200,15 @@ def _value(node: ast.expr) -> Any:
 # -------------------------------------------------------------------------------------------- JSON
 
 
-def _in_json(text: str, calls: Sequence[tuple[int, int]]) -> list[FunctionCall]:
+def _in_json(
+    text: str, calls: Sequence[tuple[int, int]], parameters: Mapping[str, Sequence[str]]
+) -> list[FunctionCall]:
     """Return the calls of all JSON lists and objects of a text that are not inside `calls`, which
-    are (start, end) in the text."""
+    are (start, end) in the text.
+
+    After a bracket that begins no value, only known functions count: what follows may be inside a
+    call that was cut off.
+    """
     found: list[FunctionCall] = []
     end = failed = 0
     for opening in _OPENINGS.finditer(text):
@@ -214,7 +222,7 @@ def _in_json(text: str, calls: Sequence[tuple[int, int]]) -> list[FunctionCall]:
             if failed == _MOST_OPENINGS:
                 break
             continue
-        found += _calls_in(value)
+        found += (one for one in _calls_in(value) if not failed or one.name in parameters)
     return found
 
 

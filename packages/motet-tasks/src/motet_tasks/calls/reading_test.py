@@ -95,6 +95,22 @@ def test_an_object_inside_the_arguments_of_a_call_is_no_call() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "get_weather", "arguments": {"place": {"lat": 1}}',
+        '{"name": "get_weather", "arguments": {"users": [{"name": "Bob"}], "ci',
+    ],
+)
+def test_what_is_inside_a_call_that_was_cut_off_is_no_call(text: str) -> None:
+    assert read(text) == []
+
+
+def test_a_list_of_calls_that_was_cut_off_has_its_whole_calls() -> None:
+    whole = '[{"name": "get_weather", "arguments": {"city": "Oslo"}}, {"name": "math.add", "argu'
+    assert read(whole) == [OSLO]
+
+
 def test_a_parameter_may_have_the_name_of_a_word_of_python() -> None:
     convert = {"name": "convert", "parameters": {"properties": {"amount": {}, "from": {}}}}
     for text in ('convert(amount=5, from="USD")', 'Use convert(5, from = "USD").'):

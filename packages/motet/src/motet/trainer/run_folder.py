@@ -117,7 +117,8 @@ def claimed(path: Path, *, resume: bool = False, overwrite: bool = False) -> Ite
 
     When a run resumes, partial files of a killed process are removed. If the body raises
     ConfigError, the folder is restored: an overwritten run is put back, and a new folder is
-    removed. If a warm-up is finished, the new folder stays, and the error says how to use it.
+    removed. If a warm-up is finished, the new folder stays, in place of an overwritten run, and the
+    error says how to use it.
 
     Raises: the same as `refuse`, and ConfigError if nothing can be written.
     """
