@@ -87,10 +87,9 @@ class Telegram(Environment[Lists]):
 
     def observe(self, state: Lists) -> Mapping[str, Prompt]:
         limit = self.options.telegram_length
-        words = f"{limit} word{'s' * (limit > 1)}"
         asked = {
-            agent: f"{other} and you have one word in common. Your words: "
-            f"{', '.join(state.lists[agent])}.{{}}\nWrite {words} of yours to {other}."
+            agent: f"You and {other} look for the word that both of you have.\n"
+            f"Your words: {', '.join(state.lists[agent])}.{{}}\nCopy {limit} of your words."
             for agent, other in ((ANNA, "Ben"), (BEN, "Anna"))
         }
         first_asked = (Message("user", asked[ANNA].format("")),)
@@ -101,7 +100,7 @@ class Telegram(Environment[Lists]):
         if len(state.telegrams) == 1:
             return {BEN: second_asked}
         second = state.telegrams[1]
-        name = "Which word do you both have? Answer with one word."
+        name = "Which word do both of you have? Answer with one word."
         return {
             ANNA: (
                 *first_asked,

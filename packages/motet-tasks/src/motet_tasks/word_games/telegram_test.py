@@ -121,4 +121,4 @@ def test_shorter_telegrams_are_asked_for_and_cut():
     start = asyncio.run(short.start(short.tasks("eval")[0], 0))
     (asked,) = short.observe(start)["anna"]
     assert isinstance(asked, Message)
-    assert "Write 1 word of yours to Ben." in asked.content
+    assert "Copy 1 of your words." in asked.content
