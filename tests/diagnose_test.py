@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+import motet
 import motet_compare
+from motet.algorithms import resolve
 from motet.commands.main import main
 from motet.errors import ConfigError
 from motet.evaluation.intervals import Estimate
+from motet_compare.fidelity import needs_more
 from motet_compare.information import SharedBits
 from tests.small_runs import run_config
 
@@ -45,8 +48,6 @@ class Talk(motet.Environment):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    import motet
-
     folder = tmp_path_factory.mktemp("diagnose")
     (folder / "game.py").write_text(GAME)
     config = run_config(
@@ -185,3 +186,85 @@ def test_a_diagnosis_says_why_it_measures_no_fidelity(run, capsys):
     assert (found.fidelity, found.without_fidelity) == (None, "earlier steps")
     print_diagnosis(run, found)
     assert "no fidelity of credit: the advantages need earlier steps" in capsys.readouterr().out
+
+
+FRAGILE = (
+    GAME
+    + """
+
+class Fragile(Talk):
+    async def step(self, state, replies, seed):
+        if "" in {reply.text for reply in replies.values()}:
+            raise ValueError("nothing was said")
+        return await super().step(state, replies, seed)
+
+
+class Opposed(Talk):
+    async def step(self, state, replies, seed):
+        led_to = await super().step(state, replies, seed)
+        won = 1.0 if led_to.success else -1.0
+        return motet.Transition(
+            led_to.state, {"a": won, "b": -won}, led_to.done, success=led_to.success
+        )
+
+
+class Alone(Talk):
+    agents = ("a",)
+
+    def observe(self, state):
+        return {"a": "? "}
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fragile")
+    (folder / "game.py").write_text(FRAGILE)
+
+    def config(name):
+        return run_config(
+            environment={"name": f"{folder}/game.py:{name}"},
+            warmup=None,
+            rollout={"samples": [4, 1]},
+            evaluation={"samples": 2},
+        )
+
+    return config
+
+
+def test_games_that_fail_are_said_and_show_nothing_of_an_agent(fragile, capsys):
+    """A mute agent makes every game fail, so nothing is known of either."""
+    from motet_compare.command import print_diagnosis
+
+    found = motet_compare.diagnose(fragile("Fragile"), tasks=2, show="silent")
+    assert found.idle == []
+    assert found.left_out["a, the others saying nothing"] == {"environment/ValueError": 2}
+    print_diagnosis("run", found)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "faults, left out, of a, the others saying nothing: environment/ValueError 2" in shown
+    assert "no contribution shows" not in shown
+
+
+def test_players_who_win_what_the_other_loses_are_no_team(fragile):
+    with pytest.raises(ConfigError, match=r"a wins what b loses.* motet crossplay"):
+        motet_compare.diagnose(fragile("Opposed"), tasks=2, show="silent")
+
+
+def test_a_fidelity_without_a_value_is_said(run, found, capsys):
+    from motet_compare.command import print_diagnosis
+
+    print_diagnosis(run, replace(found, fidelity=replace(found.fidelity, all=None, completions=99)))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no fidelity of credit: the advantages, or what the completions change" in shown
+    reason = needs_more(resolve("distillation", {}))
+    assert reason == "rewards that are learned from"
+
+
+def test_a_team_of_one_has_no_messages_and_no_partners(fragile, tmp_path):
+    alone = fragile("Alone") | {"team": {"a": "p"}, "policies": {"p": {"model": "tiny"}}}
+    with pytest.raises(ConfigError, match="spoken at turn 1, so nobody reads"):
+        motet_compare.compare_messages(alone, blank_turn=1, show="silent")
+    motet.train(alone, runs=tmp_path, show="silent")
+    with pytest.raises(ConfigError, match="one agent, a, who plays with nobody"):
+        motet_compare.crossplay([tmp_path / "run"] * 2)

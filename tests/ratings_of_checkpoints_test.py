@@ -24,9 +24,9 @@ def test_checkpoints_of_a_game_that_one_wins_have_ratings(tmp_path):
     assert [one.name for one in saved] == ["step-000000", "step-000002", "step-000004"]
     found = motet_compare.crossplay(saved)
     assert found.runs == [str(one) for one in saved]
-    assert found.games == 24
+    assert found.games == [[24] * 3] * 3
     assert [len(row) for row in found.success] == [3, 3, 3]
-    assert found.ratings == ratings(found.success, 24)
+    assert found.ratings == ratings(found.success, found.games)
     elo = [one.elo for one in found.ratings]
     assert abs(sum(elo)) < 1e-6
     assert len(set(elo)) == 3, "the weights of three steps play differently"

@@ -46,7 +46,7 @@ from motet_compare.baselines import (
 from motet_compare.contributions import StandIn
 from motet_compare.cross_play import CrossplayResult, mixed
 from motet_compare.cross_play import crossplay as play_crossplay
-from motet_compare.diagnosis import Diagnosis, diagnosed
+from motet_compare.diagnosis import Diagnosis, diagnosed, read_later
 from motet_compare.fidelity import Fidelity, fidelity_of, needs_more
 from motet_compare.many_runs import differing, refuse_others
 from motet_compare.messages import ComparedMessages, beside_control, blanked, shuffled
@@ -379,6 +379,12 @@ def compare_messages(
     with setup_in_scratch(settings, train=False) as (setup, scratch):
         models = run_loop(models_of(setup, run, scratch, show))
         real = run_loop(play_heldout(setup, models, run, show, greedy=greedy))
+        played = any(episode.root is not None for episode in real.episodes)
+        if played and turn - 1 not in {sent for _, sent in read_later(real.episodes)}:
+            raise ConfigError(
+                f"no agent acts after another one has spoken at turn {turn}, so nobody reads its "
+                "messages; expected a turn whose messages another agent may read"
+            )
         replaced = (
             blanked(setup.environment, turn - 1)
             if are == "blank"
@@ -437,13 +443,18 @@ def crossplay(
         tasks: number of held-out tasks. Default: `evaluation.tasks`.
         objects: replace what the configs name, as in `train`.
 
-    Raises: ConfigError if the runs' environments differ.
+    Raises: ConfigError if the runs' environments differ, or have one agent.
     """
     refuse_others(runs, "crossplay")
     counts = [] if tasks is None else [f"evaluation.tasks={tasks}"]
     configs = [read_config(run, [*overrides, *counts], **objects) for run in runs]
     _refuse_strangers(runs, configs)
     with setup_in_scratch(configs[0], train=False) as (setup, scratch):
+        if len(setup.team.agents) == 1:
+            raise ConfigError(
+                f"the game has one agent, {setup.environment.agents[0]}, who plays with nobody; "
+                "expected a team. motet evaluate measures each run"
+            )
         teams = [team_of(config, setup.environment) for config in configs]
         models = []
         for number, (run, config, team) in enumerate(zip(runs, configs, teams, strict=True)):

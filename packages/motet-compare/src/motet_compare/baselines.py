@@ -262,7 +262,15 @@ def _answer_of(environment: Environment[Any]) -> AnswerFunction:
     votes = environment.answer
 
     def answer(task: Task, texts: Mapping[str, str]) -> Any:
-        return _asked(environment, votes, task, texts)
+        given = _asked(environment, votes, task, texts)
+        try:
+            hash(given)
+        except TypeError:
+            raise EnvironmentFault(
+                f"{class_name(environment)}.answer returned {type(given).__name__}, which has no "
+                "hash; expected a string, number or tuple, because equal answers are counted"
+            ) from None
+        return given
 
     return answer
 

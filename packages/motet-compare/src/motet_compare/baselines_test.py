@@ -183,6 +183,13 @@ def test_what_an_author_got_wrong_is_said():
     with pytest.raises(EnvironmentFault, match=r"Unreadable\.answer raised KeyError: 'carl'"):
         play(Unreadable())
 
+    class Listed(Sum):
+        def answer(self, task, texts):
+            return sorted(texts.values())
+
+    with pytest.raises(EnvironmentFault, match=r"Listed\.answer returned list, which has no hash"):
+        play(Listed())
+
 
 def test_a_team_of_one_is_compared_with_its_own_samples_only():
     game = Sum(agents=("ann",), acting=lambda turn: ("ann",))

@@ -155,18 +155,28 @@ def _print_groups(rows: Sequence["ComparedRun"]) -> None:
     table.show_lines = True
     for row in groups:
         seeds = ", ".join(map(str, row.seeds))
-        table.add_row(row.group, seeds, *(_over_seeds(getattr(row, name)) for name in COMPARED))
+        figures = (_over_seeds(getattr(row, name), row.runs) for name in COMPARED)
+        table.add_row(row.group, seeds, *figures)
     out.print(table)
     out.print(
         f"  in the second line: {CONFIDENCE_OF_SEEDS:.0%} interval of the mean (Student's t)",
         soft_wrap=True,
     )
-    most = max(row.runs for row in groups)
-    out.print(
-        f"  it cannot see what none of the runs did: {unseen(most):.0%} of the runs may end in a "
-        f"way that {most} runs do not show",
-        soft_wrap=True,
-    )
+    most = max((row.after.runs for row in groups if row.after is not None), default=0)
+    if most:
+        out.print(
+            f"  it cannot see what none of the runs did: {unseen(most):.0%} of the runs may end in "
+            f"a way that {most} runs do not show",
+            soft_wrap=True,
+        )
+    for row in groups:
+        there = 0 if row.after is None else row.after.runs
+        if there < row.runs:
+            out.print(
+                f"  {row.group}: {row.runs - there} of {row.runs} runs have no success after "
+                "training, and are in no mean of it",
+                soft_wrap=True,
+            )
     for row in differences(rows):
         found = row.after
         if found is not None and found.std is not None:
@@ -177,12 +187,16 @@ def _print_groups(rows: Sequence["ComparedRun"]) -> None:
             )
 
 
-def _over_seeds(found: "OverSeeds | None") -> str:
+def _over_seeds(found: "OverSeeds | None", runs: int) -> str:
     if found is None:
         return "-"
-    if found.std is None:
-        return figure(found.mean)
-    return f"{found.mean:.3f} ± {found.std:.3f}\n{found.low:.3f} to {found.high:.3f}"
+    lines = [figure(found.mean)]
+    if found.std is not None:
+        ends = f"{found.low:.3f} to {found.high:.3f}"
+        lines = [f"{found.mean:.3f} ± {found.std:.3f}", ends]
+    if found.runs < runs:
+        lines.append(f"{found.runs} of {runs} runs")
+    return "\n".join(lines)
 
 
 # --------------------------------------------------------------------------------------- baselines
@@ -276,6 +290,8 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
     for one in found.contributions:
         _print_contributions(target, found.measure, one)
     out.print(f"  {found.games} games of each team, with 95 % intervals over tasks")
+    for name, causes in found.left_out.items():
+        out.print(f"  faults, left out, of {name}: {counted(causes)}", soft_wrap=True)
     if found.messages:
         table = titled(
             f"{found.measure} lost if others read something else in place of a message",
@@ -329,6 +345,12 @@ def print_diagnosis(target: Path, found: "Diagnosis") -> None:
         out.print(
             f"  correlation of advantages with what {found.fidelity.completions} completions "
             f"change: {told}",
+            soft_wrap=True,
+        )
+    elif found.fidelity is not None:
+        out.print(
+            "  no fidelity of credit: the advantages, or what the completions change, are all "
+            "equal",
             soft_wrap=True,
         )
     if found.fidelity is not None:
@@ -457,7 +479,14 @@ def _print_crossplay(found: "CrossplayResult") -> None:
         cells = (f"{figure(v)}\n{span(*e)}" for v, e in zip(row, ends, strict=True))
         table.add_row(name, *cells)
     out.print(table)
-    out.print(f"{found.games} games per cell, with 95 % intervals")
+    fewest, most = (of(of(row) for row in found.games) for of in (min, max))
+    games = str(most) if fewest == most else f"{fewest} to {most}"
+    out.print(f"{games} games per cell, with 95 % intervals")
+    for name, beside in zip(names, found.faults, strict=True):
+        for partner, causes in zip(names, beside, strict=True):
+            if causes:
+                said = f"  faults, left out, of {name} with {partner}: {counted(causes)}"
+                out.print(said, soft_wrap=True)
     for name, rating in zip(names, found.ratings or (), strict=False):
         out.print(f"  {name}: rating {rating.elo:+.0f} ± {rating.error:.0f} (Elo, standard error)")
     for name, named in zip(names, found.conventions, strict=False):

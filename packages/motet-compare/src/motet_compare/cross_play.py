@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from motet.core import Environment, NamesConventions, Sampler, Task, Team, walk
+from motet.core import Environment, Episode, NamesConventions, Sampler, Task, Team, walk
 from motet.errors import MotetError
 from motet.evaluation.evaluate import Evaluation, conventions, evaluate, intervals
+from motet.evaluation.intervals import game_count
 from motet.settings import Plan
 from motet_compare.ratings import Rating, ratings
 
@@ -16,14 +17,16 @@ class CrossplayResult:
     """The results of cross-play.
 
     `success[i][j]` is the success rate of the first agent of run i with the other agents of run j,
-    over `games` games. `intervals[i][j]` are the ends of its 95 % interval (`rates`).
+    over `games[i][j]` games. `intervals[i][j]` are the ends of its 95 % interval (`rates`).
+    `faults[i][j]` counts the faults of games that are left out, by `where/cause`.
     `conventions[i]` are the conventions of run i.
     `ratings[i]` is the rating of run i, if one agent wins what the other loses in all games.
     """
 
     runs: list[str]
     agents: list[str]
-    games: int
+    games: list[list[int]]
+    faults: list[list[Mapping[str, int]]]
     success: list[list[float]]
     intervals: list[list[list[float]]]
     conventions: list[dict[str, dict[str, float]]]
@@ -50,8 +53,9 @@ async def crossplay(
     success: list[list[float]] = [[] for _ in teams]
     spans: list[list[list[float]]] = [[] for _ in teams]
     settled: list[dict[str, dict[str, float]]] = []
-    games = 0
-    rewards: list[tuple[float, ...]] = []
+    games: list[list[int]] = [[] for _ in teams]
+    faults: list[list[Mapping[str, int]]] = [[] for _ in teams]
+    played_all: list[Episode] = []
     for i, (first, _) in enumerate(teams):
         for j, (others, _) in enumerate(teams):
             seats = {agent: j if place else i for place, agent in enumerate(teams[0][1].agents)}
@@ -59,29 +63,27 @@ async def crossplay(
             played = await evaluate(environment, tasks, sampler, pair, plan, seed=seed, tag=tag)
             success[i].append(_success(played, f"{first} with {others}"))
             spans[i].append(intervals(played, seed)["success"] or [])
-            games = played.summary.episodes
-            rewards += _rewards(played)
+            games[i].append(game_count(played.games))
+            faults[i].append(played.summary.causes)
+            played_all += played.episodes
             if i == j and isinstance(environment, NamesConventions):
                 settled.append(conventions(played.episodes, environment.convention))
     runs = [run for run, _ in teams]
-    rated = ratings(success, games) if len(runs) > 1 and _zero_sum(rewards) else None
-    return CrossplayResult(runs, list(environment.agents), games, success, spans, settled, rated)
+    rated = ratings(success, games) if len(runs) > 1 and zero_sum(played_all) else None
+    agents = list(environment.agents)
+    return CrossplayResult(runs, agents, games, faults, success, spans, settled, rated)
 
 
-def _rewards(evaluation: Evaluation) -> list[tuple[float, ...]]:
-    """Return the rewards of all agents for each joint action."""
-    return [
+def zero_sum(episodes: Sequence[Episode]) -> bool:
+    """Return whether one of two agents always won what the other lost, and something was won."""
+    rewards = [
         tuple(outcome.rewards.values())
-        for episode in evaluation.episodes
+        for episode in episodes
         if episode.root is not None
         for _, round_ in walk(episode.root)
         for outcome in round_.outcomes
         if outcome.fault is None
     ]
-
-
-def _zero_sum(rewards: Sequence[tuple[float, ...]]) -> bool:
-    """Return whether one of two agents always won what the other lost, and something was won."""
     opposed = all(len(given) == 2 and sum(given) == 0.0 for given in rewards)
     return opposed and any(map(any, rewards))
 

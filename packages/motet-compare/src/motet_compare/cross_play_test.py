@@ -45,7 +45,8 @@ def test_only_agents_of_one_run_agree():
     assert (found.runs, found.agents) == (["runs/one", "runs/two"], ["ann", "bob"])
     assert found.success == [[1.0, 0.0], [0.0, 1.0]]
     # three tasks: Wilson's interval of 3 of 3 and of 0 of 3, which bound is Z²/(3 + Z²)
-    assert found.games == 3
+    assert found.games == [[3, 3], [3, 3]]
+    assert found.faults == [[{}, {}], [{}, {}]]
     assert found.intervals[0] == [
         pytest.approx([0.4385, 1.0], abs=1e-4),
         pytest.approx([0.0, 0.5615], abs=1e-4),
@@ -74,6 +75,19 @@ def test_runs_are_rated_only_where_one_agent_wins_what_the_other_loses():
     first, second = played(Opposed()).ratings
     # six games are lost and one drawn is added: 400 · log10(6.5 / .5) = 445.6
     assert (first.elo, second.elo) == pytest.approx((-222.8, 222.8), abs=0.05)
+
+
+def test_games_that_fail_are_counted_and_left_out():
+    class Broken(Agreement):
+        async def start(self, task, seed):
+            if task.id == "y":
+                raise ValueError("no such task")
+            return await super().start(task, seed)
+
+    found = played(Broken())
+    assert found.games == [[2, 2], [2, 2]]
+    assert found.faults[0][1] == {"environment/ValueError": 1}
+    assert found.success == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_a_pair_without_success_is_an_error():

@@ -6,12 +6,13 @@ over tasks. docs/credit.md explains each.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
 from motet.core import Completion, Environment, Episode, ScoreRequest, Task, Team, walk
 from motet.core.coalitions import joining_orders
+from motet.errors import ConfigError
 from motet.evaluation.evaluate import Evaluation
 from motet.evaluation.influence import Influence, influence
 from motet.evaluation.intervals import Estimate, estimate, game_count, paired_difference
@@ -25,6 +26,7 @@ from motet_compare.contributions import (
     contributions,
     teams_of,
 )
+from motet_compare.cross_play import zero_sum
 from motet_compare.fidelity import Fidelity
 from motet_compare.information import SharedBits, shared_bits
 from motet_compare.messages import MessageShuffle, said_first, shifted
@@ -79,6 +81,9 @@ class Diagnosis:
     """Of a debate: who persuades whom."""
     idle: Sequence[str] = ()
     """The agents of which no contribution shows, beside their start and beside mute ones."""
+    left_out: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Who played -> `where/cause` -> number of faults, whose games are left out. The figures are
+    then of the other games."""
 
 
 PlayTeam: TypeAlias = Callable[..., Any]
@@ -106,9 +111,24 @@ async def diagnosed(
         comparable: whether two policies have one vocabulary.
         fidelity: an async function that returns the fidelity of the run's credit for a team.
         without_fidelity: why it is not called; empty if it is.
+
+    Raises: ConfigError if one agent wins what the other loses.
     """
     agents = tuple(team.agents)
-    real: Evaluation = await play(environment, team, "the team")
+    left_out: dict[str, Mapping[str, int]] = {}
+
+    async def played(game: Environment[Any], who: Team, name: str, **more: Any) -> Evaluation:
+        found: Evaluation = await play(game, who, name, **more)
+        if found.summary.causes:
+            left_out[name] = found.summary.causes
+        return found
+
+    real = await played(environment, team, "the team")
+    if zero_sum(real.episodes):
+        raise ConfigError(
+            f"{agents[0]} wins what {agents[1]} loses: what one of them contributes is what the "
+            "other one lacks; expected a team that earns together. motet crossplay rates players"
+        )
     measure: Literal["success", "reward"] = "success" if real.summary.success else "reward"
 
     def values(found: Evaluation) -> Values:
@@ -125,13 +145,13 @@ async def diagnosed(
             mute = frozenset(agents) - kept
             game = Silenced(environment, mute) if stand_in == "silent" else environment
             name = f"{' and '.join(sorted(kept))}, the others" if kept else "all"
-            found: Evaluation = await play(game, of(kept), f"{name} {STAND_INS[stand_in]}")
+            found = await played(game, of(kept), f"{name} {STAND_INS[stand_in]}")
             known[kept] = values(found)
             if stand_in == "silent" and len(mute) == 1:
                 (agent,) = mute
                 unearned[agent] = _share(found.games, real.games, agent)
         parts.append(contributions(stand_in, orders, known, seed))
-    messages, why, unread = await _messages(environment, team, play, real, values, seed)
+    messages, why, unread = await _messages(environment, team, played, real, values, seed)
     return Diagnosis(
         measure,
         game_count(real.games),
@@ -139,7 +159,7 @@ async def diagnosed(
         {agent: unearned[agent] for agent in agents if agent in unearned},
         messages,
         why,
-        _information(real.games, _read_later(real.episodes), unread, seed),
+        _information(real.games, read_later(real.episodes), unread, seed),
         await _distances(real.episodes, team, logprobs, comparable, seed),
         None if without_fidelity else await fidelity(team),
         without_fidelity,
@@ -153,11 +173,13 @@ async def diagnosed(
                 if one.stand_in != "other"
             )
         ],
+        left_out,
     )
 
 
 def _shows_nothing(found: Estimate | None) -> bool:
-    return found is None or found.low <= 0.0
+    """Whether a contribution was measured and may be nothing."""
+    return found is not None and found.low <= 0.0
 
 
 def _share(without: Games, real: Games, agent: str) -> float | None:
@@ -188,7 +210,7 @@ async def _messages(
 ) -> tuple[list[MessageEffect], str, dict[tuple[str, int], Games]]:
     """Replace the messages of each agent and turn. Return the effects, or why there are none; and
     the games in which a message of another task was read."""
-    sent = _read_later(real.episodes)
+    sent = read_later(real.episodes)
     if not sent:
         return [], "no agent acts after another one has spoken", {}
     if not environment.branches:
@@ -242,7 +264,7 @@ def _information(
     return found
 
 
-def _read_later(episodes: Sequence[Episode]) -> list[tuple[str, int]]:
+def read_later(episodes: Sequence[Episode]) -> list[tuple[str, int]]:
     """Return (agent, turn from 0) of each message after which another agent acts."""
     found: dict[tuple[str, int], None] = {}
     for episode in episodes:

@@ -41,7 +41,7 @@ from motet.errors import ConfigError
 from motet.evaluation.intervals import CONFIDENCE, Estimate
 from motet.rollout.collect import collect, episode_ids
 from motet.rollout.many_samplers import placed
-from motet.settings import Algorithm, Plan
+from motet.settings import Algorithm, NoCredit, Plan
 from motet_compare.contributions import Same, Unchanged
 
 RESAMPLES = 16
@@ -177,7 +177,10 @@ async def fidelity_of(
     )
     turns = len(plan.samples)
     everyone = replace(team, frozen=frozenset())
-    credit = assign_credit(trees, Scores(), algorithm, CreditState(), everyone, turns, own)
+    terms = () if algorithm.group is None else algorithm.group.terms
+    known = tuple(f"{term}/{agent}" for term in terms for agent in team.agents)  # the run had them
+    state = CreditState(terms=known)
+    credit = assign_credit(trees, Scores(), algorithm, state, everyone, turns, own)
     advantages = {sample.id: sample.mean_advantage for sample in credit.samples}
     chosen = [one for tree in trees for one in _chosen(tree) if one.id in advantages]
     if not environment.branches:  # a game can only go on several times from its beginning
@@ -221,7 +224,9 @@ async def fidelity_of(
 def needs_more(algorithm: Algorithm) -> str:
     """Return what the advantages of an algorithm need besides rewards; empty if that is nothing."""
     group = algorithm.group
+    learns = not isinstance(algorithm.credit, NoCredit) or algorithm.own_credit is not None
     needs = {
+        "rewards that are learned from": not learns,
         "a critic": algorithm.critic is not None,
         "pairs": algorithm.pairs is not None,
         "a reference": algorithm.kl_in_reward is not None,

@@ -226,7 +226,7 @@ class LoadedRuns:
 
         heads = ["run", "seeds", *COMPARED.values()]
         rows = [
-            [one.group, one.runs, *(_cell(getattr(one, name)) for name in COMPARED)]
+            [one.group, one.runs, *(_cell(getattr(one, name), one.runs) for name in COMPARED)]
             for one in grouped(self.rows)
         ]
         table: str = DataFrame(rows, columns=heads).to_latex(
@@ -291,12 +291,13 @@ def _smooth(curve: Mapping[int, float]) -> dict[int, float]:
     return dict(zip(curve, moving_average(list(curve.values()), width), strict=True))
 
 
-def _cell(figure: OverSeeds | None) -> str:
+def _cell(figure: OverSeeds | None, runs: int) -> str:
     if figure is None:
         return "--"
-    if figure.std is None:
-        return f"{figure.mean:.3f}"
-    return f"{figure.mean:.3f} ± {figure.std:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+    text = f"{figure.mean:.3f}"
+    if figure.std is not None:
+        text += f" ± {figure.std:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+    return text if figure.runs == runs else f"{text} ({figure.runs} of {runs} runs)"
 
 
 def _table(groups: Sequence[RunGroup]) -> "DataFrame":

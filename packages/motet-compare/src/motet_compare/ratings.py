@@ -33,18 +33,20 @@ class Rating:
     error: float
 
 
-def ratings(success: Sequence[Sequence[float]], games: int) -> list[Rating]:
+def ratings(success: Sequence[Sequence[float]], games: Sequence[Sequence[int]]) -> list[Rating]:
     """Return the rating of each player.
 
     Args:
         success: the score of player i in the first place against j in the other, [N][N], from 0
             (all games are lost) to 1. Games of a player with itself are not read.
-        games: the number of games behind each of them.
+        games: the number of games behind each of them, [N][N].
     """
     score_NN = np.asarray(success, dtype=np.float64)
     apart_NN = 1.0 - np.eye(len(score_NN))
-    won_NN = (games * (score_NN + 1.0 - score_NN.T) + PRIOR / 2) * apart_NN
-    played_NN = (2 * games + PRIOR) * apart_NN
+    games_NN = np.asarray(games, dtype=np.float64)
+    won_NN = games_NN * score_NN + games_NN.T * (1.0 - score_NN.T)
+    won_NN = (won_NN + PRIOR / 2) * apart_NN
+    played_NN = (games_NN + games_NN.T + PRIOR) * apart_NN
     strength_N = _strengths(won_NN.sum(axis=1), played_NN)
     chance_NN = strength_N[:, None] / (strength_N[:, None] + strength_N)
     known_NN = played_NN * chance_NN * (1.0 - chance_NN)

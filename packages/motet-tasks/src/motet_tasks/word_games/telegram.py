@@ -100,14 +100,9 @@ class Telegram(Environment[Lists]):
         if len(state.telegrams) == 1:
             return {BEN: second_asked}
         second = state.telegrams[1]
-        name = "Which word do both of you have? Answer with one word."
         return {
-            ANNA: (
-                *first_asked,
-                Message("assistant", first),
-                Message("user", f'Ben wrote: "{second}"\n{name}'),
-            ),
-            BEN: (*second_asked, Message("assistant", second), Message("user", name)),
+            ANNA: (*first_asked, Message("assistant", first), _question("Ben", second)),
+            BEN: (*second_asked, Message("assistant", second), _question("Anna", first)),
         }
 
     async def step(self, state: Lists, replies: Mapping[str, Reply], seed: int) -> Transition:
@@ -128,9 +123,9 @@ class Telegram(Environment[Lists]):
                 figures,
             )
         accepted = forms(state.common)
+        words = [*state.lists[ANNA], *state.lists[BEN]]
         right = {
-            agent: float(named(replies[agent].text, state.lists[agent]) in accepted)
-            for agent in self.agents
+            agent: float(named(replies[agent].text, words) in accepted) for agent in self.agents
         }
         reward = sum(right.values()) / len(right)
         return Transition(
@@ -158,11 +153,21 @@ class Telegram(Environment[Lists]):
         return "\n".join(f"{agent}: {texts.get(agent, '').strip()}" for agent in self.agents)
 
 
-def named(text: str, own: Sequence[str]) -> str | None:
-    """Return the word that an answer names: the only one of the list `own` that is in it, else the
-    first one that says something."""
+def _question(other: str, telegram: str) -> Message:
+    """Return the last question, about the telegram of the other one."""
+    return Message(
+        "user",
+        f"{other}'s words: {telegram}\nRepeat the one word of {other} that is one of your words, "
+        "and nothing else.",
+    )
+
+
+def named(text: str, words: Sequence[str]) -> str | None:
+    """Return the word that an answer names: the only one of both lists that is in it, else the
+    first one that says something. So an answer with several words of the lists names none of them
+    but the first."""
     said = guesses_of(text)
-    listed = [word for word in own if not forms(word).isdisjoint(said)]
+    listed = list(dict.fromkeys(word for word in words if not forms(word).isdisjoint(said)))
     return listed[0] if len(listed) == 1 else next(iter(said), None)
 
 

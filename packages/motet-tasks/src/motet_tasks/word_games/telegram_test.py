@@ -73,7 +73,8 @@ def test_each_reads_its_own_list_and_the_telegrams_and_no_more():
     last = prompts(second.state)
     assert [role for role, _ in last["anna"]] == ["user", "assistant", "user"]
     assert last["anna"][:2] == [("user", asked), ("assistant", "bread piano")]
-    assert '"piano"' in last["anna"][2][1]
+    assert last["anna"][2][1].startswith("Ben's words: piano\n")
+    assert last["ben"][2][1].startswith("Anna's words: bread piano\n")
     assert last["ben"][:2] == [("user", read), ("assistant", "piano")]
 
 
@@ -93,6 +94,8 @@ def test_both_are_paid_for_listed_words_and_at_the_end_for_the_share_that_is_rig
     assert played("", "", *said)[-1].success == 1.0
     assert played("", "", "piano, bread or tiger", "piano")[-1].success == 1.0, "the first counts"
     assert played("", "", "bread or piano", "piano")[-1].success == 0.0
+    copied = played("tiger bread piano", "moon", "piano", "tiger, bread, piano")[-1]
+    assert copied.metrics == {"named/anna": 1.0, "named/ben": 0.0}, "ben copies anna's telegram"
     assert played("tiger tiger tiger bread", "", "", "")[0].rewards["anna"] == pytest.approx(0.1)
     unpaid = Telegram(Telegram.Options(listed_reward=0.0))
     assert set(played("tiger", "moon", "piano", "", unpaid)[0].rewards.values()) == {0.0}

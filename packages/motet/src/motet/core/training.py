@@ -226,3 +226,5 @@ class CreditState:
     successes: Mapping[str, Success] = field(default_factory=dict)
     """Task -> its newest success, with `algorithm.self_imitation`."""
     sampling: SamplingState = SamplingState()
+    terms: tuple[str, ...] = ()
+    """`term/agent` of each term that a joint action has had, with `algorithm.credit.terms`."""

@@ -83,7 +83,8 @@ def assign_credit(
     table = Table.of(roots, list(team.agents), turns)
     samples = table.samples
     if not samples:
-        return Credit([], state, {"credit/samples": 0.0})
+        pairs = None if algorithm.pairs is None else PreferencePairs()
+        return Credit([], state, {"credit/samples": 0.0}, preferences=pairs)
     if algorithm.needs_reference:
         _refuse_missing_reference(samples, scores, team)
     if algorithm.pairs is not None:
@@ -114,7 +115,8 @@ def assign_credit(
             returns_S = table.of_samples(table.returns_NJ(algorithm, penalty_S))
             result = critics.AdvantageResult([0.0] * len(samples), returns_S, [])
         case GroupCredit(terms=terms) as rule if terms:
-            result, left_out_S = _by_terms(table, algorithm, rule, group_S, ratios)
+            result, left_out_S, known = _by_terms(table, algorithm, rule, group_S, ratios, state)
+            state = replace(state, terms=known)
         case GroupCredit() as rule:
             comparison, left_out_S = _comparison(
                 episodes, table, algorithm, rule, state, group_S, turns, penalty_S, ratios
@@ -136,6 +138,7 @@ def assign_credit(
         CreditState(
             _averages_after(samples, result.returns_S, state, algorithm),
             adapted(samples, k1, algorithm, state),
+            terms=state.terms,
         ),
         _metrics(result, group_S, left_out_S, ~table.once_S)
         | _extra_metrics(samples, scores, algorithm, state, team)
@@ -190,7 +193,11 @@ def _compared_advantages(
     if rule.scale == "std":
         advantages_S = divide_by_spread(advantages_S, compared_S, group_S)
     if rule.scale == "agent_std":
-        advantages_S = divide_by_agent_spread(advantages_S, compared_S, group_S, table.agent_S)
+        compares_S = segment_size(group_S, comparison.groups)[group_S] > 1
+        counts_S = compares_S & ~table.once_S
+        advantages_S = divide_by_agent_spread(
+            advantages_S, compared_S, group_S, table.agent_S, counts_S
+        )
     return critics.AdvantageResult(advantages_S.tolist(), comparison.returns_S, [])
 
 
@@ -215,35 +222,35 @@ def _by_terms(
     rule: GroupCredit,
     group_S: Tensor,
     ratios: Ratios | None,
-) -> tuple[critics.AdvantageResult, Tensor]:
+    state: CreditState,
+) -> tuple[critics.AdvantageResult, Tensor, tuple[str, ...]]:
     """Return the advantages of the terms of a rule: each is compared and divided by its deviation
     in the group, and the weighted sum by its deviation over the agent's samples of the step.
 
-    Also returns which samples must be left out because they are alone in their group (bool [S]).
+    Also returns which samples must be left out because they are alone in their group (bool [S]),
+    and the terms that are known now (`CreditState.terms`).
 
     Source: GDPO (arXiv 2601.05242), with one agent's samples as the batch.
 
-    Raises: ConfigError if a joint action lacks a term.
+    Raises: ConfigError if no joint action of this step or of an earlier one had a term.
     """
     nothing_S = torch.zeros(len(table.samples), dtype=torch.float64)
     total_S, returns_S = nothing_S, nothing_S
+    known = state.terms
     for term, weight in rule.terms.items():
-        paid = table.paid_by(term)
+        paid, known = table.paid_by(term, known)
         term_S = paid.of_samples(paid.returns_NJ(algorithm, nothing_S))
         gain_S = term_S - baseline_of(rule.baseline).of(Comparison(term_S, group_S))
         total_S = total_S + weight * divide_by_spread(gain_S, term_S, group_S)
         returns_S = returns_S + weight * term_S
     groups = int(group_S.max()) + 1 if len(group_S) else 0
     alone_S = segment_size(group_S, groups)[group_S] == 1
-    kept, advantages_S = ~alone_S, torch.zeros_like(total_S)
-    if kept.any():
-        of_kept = total_S[kept]
-        advantages_S[kept] = divide_by_agent_spread(
-            of_kept, of_kept, group_S[kept], table.agent_S[kept]
-        )
+    counts_S = ~alone_S & ~table.once_S
+    advantages_S = divide_by_agent_spread(total_S, total_S, group_S, table.agent_S, counts_S)
+    advantages_S = torch.where(alone_S, 0.0, advantages_S)
     if ratios is not None:
         advantages_S = advantages_S * ratios.weight_S
-    return critics.AdvantageResult(advantages_S.tolist(), returns_S, []), alone_S
+    return critics.AdvantageResult(advantages_S.tolist(), returns_S, []), alone_S, known
 
 
 def _preferences(

@@ -1,6 +1,8 @@
 """Tests `assign_credit`: returns, groups, weights, faults, and the results of each algorithm for
 the same step."""
 
+from dataclasses import replace
+
 import pytest
 
 from motet.algorithms import ALGORITHMS, check_plan, resolve
@@ -160,6 +162,37 @@ def test_a_term_of_the_end_alone_is_0_before():
     root = round_(0, [Outcome({"a": g, "b": g}, {}, next=one) for g, one in enumerate(later)])
     rule = {"credit": {"terms": {"right": 1.0}, "group_by": "task"}, "repeat_last_reward": False}
     assert advantages(credit([episode(root)], resolve("gdpo", rule), turns=2)) == [-1, 1, -1, 1]
+
+
+def test_a_term_that_an_earlier_step_had_is_0_where_no_joint_action_has_it():
+    rule = {"credit": {"terms": {"right": 1.0, "short": 1.0}}}
+    before = credit([termed({"right": 1.0, "short": 0.0})], resolve("gdpo", rule)).state
+    assert before.terms == ("right/a", "right/b", "short/a", "short/b")
+    result = credit([termed({"right": 1.0}, {"right": 0.0})], resolve("gdpo", rule), state=before)
+    assert advantages(result) == [1, -1]
+    assert result.state.terms == before.terms
+
+
+def test_completions_that_only_play_a_game_to_its_end_do_not_make_a_deviation_smaller():
+    """b has 0, 2, 0 and 2 at turn 1 of the game that goes on, and σ = 1."""
+
+    def of_b(*rewards):
+        outcomes = [outcome(g, reward, agents="b") for g, reward in enumerate(rewards)]
+        return round_(1, outcomes, agents="b")
+
+    goes_on = outcome(0, 0.0, next=of_b(0.0, 2.0, 0.0, 2.0), agents="a")
+    once = [
+        replace(outcome(g, 0.0, next=of_b(reward), agents="a"), once=True)
+        for g, reward in ((1, 0.0), (2, 2.0), (3, 1.0))
+    ]
+    rule = resolve("dr_mas", {"repeat_last_reward": False})
+    root = round_(0, [goes_on, *once], agents="a")
+    assert advantages(credit([episode(root)], rule, turns=2), "b") == [-1, 1, -1, 1]
+
+
+def test_a_step_of_pairs_whose_games_all_failed_has_none():
+    broken = episode(round_(0, [outcome(g, 0.0, fault=FAULT) for g in range(2)]))
+    assert not credit([broken], resolve("madpo", {})).preferences.pairs
 
 
 def test_terms_that_cannot_be_compared_are_refused():

@@ -258,10 +258,14 @@ def divide_by_spread(advantages_S: Tensor, returns_S: Tensor, group_S: Tensor) -
 
 
 def divide_by_agent_spread(
-    advantages_S: Tensor, returns_S: Tensor, group_S: Tensor, agent_S: Tensor
+    advantages_S: Tensor, returns_S: Tensor, group_S: Tensor, agent_S: Tensor, counts_S: Tensor
 ) -> Tensor:
     """Return A / σ of the agent; A if σ is below 1e-6. σ² is the mean of the squared distances of
-    all its returns in the step from the means of their groups.
+    its returns in the step from the means of their groups, over the samples that count.
+
+    Args:
+        counts_S: bool [S]: those that are compared with others and trained on. The distance of a
+            sample alone in its group is 0 and says nothing.
 
     So the advantages of every agent have the same size over a step, whatever the scale of its
     rewards, and a group with hardly any difference is not blown up. After Dr. MAS
@@ -272,7 +276,9 @@ def divide_by_agent_spread(
     """
     groups, agents = int(group_S.max()) + 1, int(agent_S.max()) + 1
     means_S = segment_mean(returns_S, group_S, groups)[group_S]
-    spread_S = segment_mean((returns_S - means_S) ** 2, agent_S, agents).sqrt()[agent_S]
+    squares_S = (returns_S - means_S) ** 2
+    of_agents = segment_mean(squares_S[counts_S], agent_S[counts_S], agents)
+    spread_S = of_agents.sqrt()[agent_S]
     return advantages_S / torch.where(
         spread_S < SMALLEST_SPREAD, torch.ones_like(spread_S), spread_S
     )

@@ -132,12 +132,24 @@ def test_the_advantages_of_each_agent_have_one_size_over_the_step():
     group_S = torch.tensor([0, 0, 1, 1, 2, 2])
     agent_S = torch.tensor([0, 0, 0, 0, 1, 1])
     advantages_S = torch.tensor([0.0, 0.0, -0.5, 0.5, -20.0, 20.0], dtype=torch.float64)
-    found_S = divide_by_agent_spread(advantages_S, returns_S, group_S, agent_S)
+    all_S = torch.ones(6, dtype=torch.bool)
+    found_S = divide_by_agent_spread(advantages_S, returns_S, group_S, agent_S, all_S)
     root = 2**0.5
     assert found_S.tolist() == pytest.approx([0.0, 0.0, -root, root, -1.0, 1.0])
 
 
 def test_an_agent_whose_groups_are_all_flat_keeps_its_advantages():
     flat_S, one_S = torch.full((2,), 3.0, dtype=torch.float64), torch.tensor([0, 0])
-    found_S = divide_by_agent_spread(torch.zeros_like(flat_S), flat_S, one_S, one_S)
+    counts_S = torch.ones(2, dtype=torch.bool)
+    found_S = divide_by_agent_spread(torch.zeros_like(flat_S), flat_S, one_S, one_S, counts_S)
     assert found_S.tolist() == [0.0, 0.0]
+
+
+def test_samples_with_nothing_to_compare_with_do_not_make_a_deviation_smaller():
+    """The first group has ±1 and σ = 1; two samples alone in their groups would make it √½."""
+    returns_S = torch.tensor([0.0, 2.0, 5.0, 9.0], dtype=torch.float64)
+    group_S, agent_S = torch.tensor([0, 0, 1, 2]), torch.zeros(4, dtype=torch.int64)
+    advantages_S = torch.tensor([-1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    counts_S = torch.tensor([True, True, False, False])
+    found_S = divide_by_agent_spread(advantages_S, returns_S, group_S, agent_S, counts_S)
+    assert found_S.tolist() == [-1.0, 1.0, 0.0, 0.0]

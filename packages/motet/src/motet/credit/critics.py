@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from motet.core import SampleId, Scores, Team, ValueEstimate, ValueId, ValueSample
+from motet.core import SampleId, Scores, Team, TrainSample, ValueEstimate, ValueId, ValueSample
 from motet.credit.baselines import SMALLEST_SPREAD, whiten
 from motet.credit.ratios import Ratios
 from motet.credit.returns import token_advantages, tree_fold
@@ -37,14 +37,18 @@ def reading_of(id: SampleId, rule: CriticCredit) -> ValueId:
     return ValueId(id.episode, id.path, None if rule.view == "joint" else id.agent)
 
 
+def _is_valued(sample: TrainSample, rule: CriticCredit) -> bool:
+    """Whether a critic reads what gives the value of a sample."""
+    return rule.scope == "turn" or bool(sample.completion.tokens)
+
+
 def refuse_missing_values(table: Table, rule: CriticCredit, scores: Scores, team: Team) -> None:
     """Refuse what would train with V = 0.
 
     Raises: ConfigError if an agent that learns has no critic, or if a value of one that has a
     critic is missing.
     """
-    valued = [one for one in table.samples if one.completion.tokens or rule.scope == "turn"]
-    for sample in valued:
+    for sample in (one for one in table.samples if _is_valued(one, rule)):
         agent = sample.id.agent
         learns = sample.completion.tokens is not None and sample.policy not in team.frozen
         if agent not in team.critics and learns:
@@ -64,10 +68,10 @@ def refuse_missing_values(table: Table, rule: CriticCredit, scores: Scores, team
 
 def first_values(table: Table, rule: CriticCredit, scores: Scores, team: Team) -> Tensor:
     """Return the first value of each sample's critic input, float64 [S]; 0 for agents without a
-    critic."""
+    critic, and with `scope: token` for completions without tokens, such as an endpoint's."""
     values = [
         scores.values[reading_of(sample.id, rule)].values[0]
-        if sample.id.agent in team.critics
+        if sample.id.agent in team.critics and _is_valued(sample, rule)
         else 0.0
         for sample in table.samples
     ]

@@ -25,7 +25,8 @@ from motet.core import (
 )
 from motet.core.terms import BONUS, RIGHT
 from motet.credit.assign import Credit, assign_credit
-from motet.credit.critics import explained_variance
+from motet.credit.critics import explained_variance, first_values
+from motet.credit.table import Table
 from motet.errors import ConfigError
 from motet.settings import Algorithm
 from tests.fixtures.messages import facts
@@ -564,3 +565,22 @@ def test_missing_values_are_refused(name):
     team = JOINT if name == "maac" else OWN
     with pytest.raises(ConfigError, match=facts("scores … none of a in episode e … score")):
         assign_credit([path([Turn((1.0, 2.0))])], Scores(), algorithm, CreditState(), team, 1)
+
+
+def test_a_turn_behind_an_endpoint_has_no_value_of_its_own():
+    """Its completion has no tokens, so a critic of tokens reads nothing of it."""
+    said = Completion("p", "x", "stop", tokens=(3,), logprobs=(-1.0,))
+    own = Round(
+        1, {"a": "?"}, {"a": (1,)}, {"a": (said,)}, (Outcome({"a": 0}, {"a": 1.0}, end="done"),)
+    )
+    served = Completion("server", "x", "stop")
+    root = Round(
+        0, {"a": "?"}, {"a": (1,)}, {"a": (served,)}, (Outcome({"a": 0}, {"a": 1.0}, next=own),)
+    )
+    team = Team({"a": ("server", "p")}, {}, frozenset({"server"}), critics={"a": "critic"})
+    value = ValueEstimate((1, 3), (0,), (0.5,), 0)
+    table = Table.of([("e", root)], ["a"], 2)
+    rule = resolve("maporl", {}).critic
+    assert rule.scope == "token"
+    scores = Scores(values={ValueId("e", (0,), "a", 0): value})
+    assert first_values(table, rule, scores, team).tolist() == [0.0, 0.5]

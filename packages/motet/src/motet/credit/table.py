@@ -118,28 +118,34 @@ class Table:
         [N, J]"""
         return torch.cat([figures_S, figures_S.new_zeros(1)])[self.sample_NJ]
 
-    def paid_by(self, term: str) -> "Table":
+    def paid_by(self, term: str, known: Sequence[str]) -> tuple["Table", tuple[str, ...]]:
         """Return the table with a term in place of the rewards: `term`, or `term/AGENT` of each
         agent. A joint action without it, such as one before the end, has 0.
 
-        Raises: ConfigError if no joint action has it for an agent.
+        Args:
+            known: each `term/AGENT` that an earlier step had (`CreditState.terms`). Also returned,
+                with those of this step.
+
+        Raises: ConfigError if neither a joint action nor an earlier step has it for an agent.
         """
-        outcomes, known = [], set()
+        outcomes, seen = [], dict.fromkeys(known)
         for outcome in self.outcomes:
-            names = {
-                a: f"{term}/{a}" if f"{term}/{a}" in outcome.terms else term for a in self.agents
-            }
-            known |= {agent for agent, name in names.items() if name in outcome.terms}
-            own = {agent: outcome.terms.get(name, 0.0) for agent, name in names.items()}
+            own = {}
+            for agent in self.agents:
+                key = f"{term}/{agent}"
+                name = key if key in outcome.terms else term
+                if name in outcome.terms:
+                    seen[key] = None
+                own[agent] = outcome.terms.get(name, 0.0)
             outcomes.append(replace(outcome, rewards=own))
-        missing = next((agent for agent in self.agents if agent not in known), None)
+        missing = next((agent for agent in self.agents if f"{term}/{agent}" not in seen), None)
         if missing is not None:
             there = dict.fromkeys(name for outcome in self.outcomes for name in outcome.terms)
             raise ConfigError(
                 f"algorithm.credit.terms names {term!r}, which no joint action of the step has for "
                 f"{missing}; the terms are {', '.join(there) or 'none'}: name those"
             )
-        return replace(self, outcomes=outcomes)
+        return replace(self, outcomes=outcomes), tuple(seen)
 
     # ------------------------------------------------------------ rewards and returns
 

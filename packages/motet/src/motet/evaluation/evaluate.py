@@ -66,9 +66,10 @@ async def evaluate(
     on_episode: Callable[[Episode], None] | None = None,
     clock: Callable[[], float] = monotonic,
 ) -> Evaluation:
-    """Play `samples` paths of every task, with the turn limit and the stop rule of `plan`.
+    """Play `samples` paths of every task, with the turn limit and `stop_at_reward` of `plan`.
 
     The plan's `max_nodes` does not apply: it limits trees, and here the number of paths is given.
+    Neither does `stop_by`: a path ends by its own reward, whatever the others earn.
     """
     turns = len(plan.samples)
     paths = plan.model_copy(
@@ -76,6 +77,7 @@ async def evaluate(
             "samples": (samples, *[1] * (turns - 1)),
             "expand": "all",
             "pairing": "aligned",
+            "stop_by": "branch",
             "max_nodes": 1 + samples * (turns - 1),
         }
     )

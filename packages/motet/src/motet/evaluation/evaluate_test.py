@@ -32,6 +32,21 @@ def test_paths_are_straight_and_as_many_as_were_asked_for_whatever_a_tree_may_ha
     assert [[len(game.turns) for game in games] for games in evaluation.games] == [[2] * 5] * 3
 
 
+def test_the_games_of_a_task_do_not_stop_each_other():
+    """The games that say an odd number reach the reward that ends them after a turn; their mean
+    does not decide about the others."""
+
+    def odd(said):
+        return float(int(dict(said[-1])["ann"]) % 2)
+
+    plan = Plan(samples=(4, 1), stop_at_reward=0.5, stop_by="round")
+    evaluation = played(Talk(pay=odd), plan, samples=8)
+    by_branch = played(Talk(pay=odd), plan.model_copy(update={"stop_by": "branch"}), samples=8)
+    lengths = [[len(game.turns) for game in games] for games in evaluation.games]
+    assert lengths == [[len(game.turns) for game in games] for games in by_branch.games]
+    assert {1, 2} == set(lengths[0])
+
+
 def test_seconds_are_those_of_the_clock():
     ticks = count(10.0, 2.5)
     assert played(Talk(), Plan(samples=(1,)), samples=1, clock=lambda: next(ticks)).seconds == 2.5

@@ -14,38 +14,48 @@ from motet.rollout.collect import task_order
 from motet.settings import Algorithm
 
 
-def outcome_of(outcome: Outcome) -> float | None:
-    """Return how well the games after a joint action ended: the mean of their successes.
+def outcome_of(outcome: Outcome, reported: bool) -> float | None:
+    """Return how well the games after a joint action ended: the mean of their successes, or of the
+    team's rewards at their last turn. None: no game came to an end.
 
-    Where the environment reports none, of the team's rewards at their last turn. None: a fault.
+    Args:
+        reported: whether the games of the task report success (`reports_success`). Then one that
+            ends without it, as at the turn limit, has none.
     """
-    ends = list(_ends(outcome))
+    ends = list(_ends(outcome, reported))
     return sum(ends) / len(ends) if ends else None
 
 
-def _ends(outcome: Outcome) -> Iterator[float]:
+def _ends(outcome: Outcome, reported: bool) -> Iterator[float]:
     if outcome.next is not None:
         for one in outcome.next.outcomes:
-            yield from _ends(one)
-    elif outcome.fault is None:
-        team = sum(outcome.rewards.values()) / len(outcome.rewards)
-        yield team if outcome.success is None else outcome.success
+            yield from _ends(one, reported)
+    elif outcome.fault is None and outcome.end != "pruned":
+        if reported:
+            yield outcome.success or 0.0
+        else:
+            yield sum(outcome.rewards.values()) / len(outcome.rewards)
 
 
-def teaches(round_: Round) -> bool:
-    """Whether the joint actions of a Round ended differently.
+def teaches(round_: Round, reported: bool) -> bool:
+    """Whether the joint actions of a Round ended differently; `reported` as in `outcome_of`.
 
     A shaped reward alone does not count: a group that only differs in style would teach style.
     """
-    ends = {end for outcome in round_.outcomes if (end := outcome_of(outcome)) is not None}
-    return len(ends) > 1
+    return len(set(_of_round(round_, reported))) > 1
+
+
+def _of_round(round_: Round, reported: bool) -> list[float]:
+    ends = (outcome_of(outcome, reported) for outcome in round_.outcomes)
+    return [end for end in ends if end is not None]
 
 
 def teaching(episode: Episode) -> set[Path]:
     """Return the Rounds of an episode that teach."""
     if episode.root is None:
         return set()
-    return {path for path, round_ in walk(episode.root) if teaches(round_)}
+    reported = reports_success(episode.root)
+    return {path for path, round_ in walk(episode.root) if teaches(round_, reported)}
 
 
 def chosen(episodes: Sequence[Episode], count: int) -> list[Episode]:
@@ -72,12 +82,13 @@ def shares(episodes: Sequence[Episode]) -> dict[str, float]:
 
     Empty if the environment reports no success.
     """
-    groups = []
-    for episode in episodes:
-        for _, round_ in walk(episode.root) if episode.root is not None else ():
-            ends = [end for one in round_.outcomes if (end := outcome_of(one)) is not None]
-            if ends and reports_success(round_):
-                groups.append(ends)
+    groups = [
+        ends
+        for episode in episodes
+        if episode.root is not None and reports_success(episode.root)
+        for _, round_ in walk(episode.root)
+        if (ends := _of_round(round_, reported=True))
+    ]
     if not groups:
         return {}
     return {

@@ -4,26 +4,37 @@ import pytest
 
 from motet.algorithms import check_plan, resolve
 from motet.core import Completion, Episode, Fault, Outcome, Round, Task
+from motet.core.episodes import End
 from motet.errors import ConfigError
 from motet.settings import Plan
+from motet.trainer import refill
 from motet.trainer.refill import (
     chosen,
     further_tasks,
     outcome_of,
+    reports_success,
     shares,
-    teaches,
     teaching,
 )
 
 
-def end(success: float | None = None, reward: float = 0.0, next: Round | None = None) -> Outcome:
+def end(
+    success: float | None = None,
+    reward: float = 0.0,
+    next: Round | None = None,
+    end: End = "done",
+) -> Outcome:
     terms = {} if success is None else {"success": success}
-    return Outcome({"a": 0}, {"a": reward, "b": reward}, terms, next, None if next else "done")
+    return Outcome({"a": 0}, {"a": reward, "b": reward}, terms, next, None if next else end)
 
 
 def round_of(*outcomes: Outcome) -> Round:
     answer = Completion("p", "x", "stop", tokens=(1,), logprobs=(-1.0,))
     return Round(0, {"a": "?"}, {"a": (5,)}, {"a": (answer,) * len(outcomes)}, outcomes)
+
+
+def teaches(round_: Round) -> bool:
+    return refill.teaches(round_, reports_success(round_))
 
 
 def episode(name: str, *outcomes: Outcome) -> Episode:
@@ -43,17 +54,33 @@ def test_a_shaped_reward_alone_does_not_teach_where_success_is_reported():
 
 def test_the_end_of_a_game_counts_not_the_reward_on_the_way():
     won, lost = round_of(end(1.0)), round_of(end(0.0))
-    assert outcome_of(end(reward=0.9, next=lost)) == 0.0
-    assert outcome_of(end(next=round_of(end(1.0), end(0.0)))) == 0.5
+    assert outcome_of(end(reward=0.9, next=lost), reported=True) == 0.0
+    assert outcome_of(end(next=round_of(end(1.0), end(0.0))), reported=True) == 0.5
     assert teaches(round_of(end(next=won), end(next=lost)))
     assert not teaches(round_of(end(reward=0.9, next=won), end(reward=0.1, next=won)))
 
 
 def test_a_fault_is_no_end():
     broken = Outcome({"a": 0}, {}, fault=Fault("reward", "TimeoutError", "no answer"))
-    assert outcome_of(broken) is None
+    assert outcome_of(broken, reported=True) is None
     assert not teaches(round_of(end(0.0), broken))
     assert teaches(round_of(end(0.0), broken, end(1.0)))
+
+
+def test_a_game_that_is_cut_off_has_no_success_where_others_report_it():
+    cut, more = end(reward=0.2, end="limit"), end(reward=0.4, end="limit")
+    assert not teaches(round_of(end(0.0), cut, more))
+    assert teaches(round_of(end(1.0), cut))
+    assert shares([episode("f", end(0.0), end(reward=1.0, end="limit"))]) == {
+        "credit/groups_failed": 1.0, "credit/groups_solved": 0.0
+    }  # fmt: skip
+
+
+def test_a_joint_action_that_was_not_continued_is_no_end():
+    lost = round_of(end(0.0))
+    pruned = end(reward=0.5, end="pruned")
+    assert outcome_of(pruned, reported=True) is None
+    assert not teaches(round_of(end(next=lost), pruned))
 
 
 def test_a_tree_teaches_at_every_round_of_its_own():

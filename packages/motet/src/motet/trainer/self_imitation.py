@@ -23,14 +23,17 @@ from motet.core import Episode, Path, Round, SampleId, Success, TrainSample
 from motet.core.seeding import derive
 from motet.trainer.components import TrainComponents
 from motet.trainer.present import present_logprobs
-from motet.trainer.refill import outcome_of
+from motet.trainer.refill import outcome_of, reports_success
 
 Game: TypeAlias = tuple[float, float, tuple[SampleId, ...]]
 """How it ended (`refill.outcome_of`), the sum of the team's rewards, and its completions."""
 
 
 def games(episode: Episode) -> list[Game]:
-    """Return every game of an episode, without those with a fault."""
+    """Return every game of an episode that came to an end."""
+    if episode.root is None:
+        return []
+    reported = reports_success(episode.root)
 
     def below(
         round_: Round, path: Path, reward: float, ids: tuple[SampleId, ...]
@@ -41,10 +44,10 @@ def games(episode: Episode) -> list[Game]:
             paid = reward + fsum(outcome.rewards.values()) / max(len(outcome.rewards), 1)
             if outcome.next is not None:
                 yield from below(outcome.next, (*path, index), paid, here)
-            elif (end := outcome_of(outcome)) is not None:
+            elif (end := outcome_of(outcome, reported)) is not None:
                 yield end, paid, here
 
-    return [] if episode.root is None else list(below(episode.root, (), 0.0, ()))
+    return list(below(episode.root, (), 0.0, ()))
 
 
 def kept(

@@ -1,5 +1,6 @@
 """Which games are kept, and which of them a step imitates."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,14 @@ def test_a_game_is_a_path_with_the_sum_of_its_rewards() -> None:
     assert first[2] == tuple(SampleId("t", path, a, 0) for path in ((), (0,)) for a in "ab")
     assert second[:2] == (0.0, 0.25)
     assert games(Episode("e", Task("e", {}), None)) == []
+
+
+def test_a_joint_action_that_was_not_continued_is_no_game() -> None:
+    lost = round_of(end(0.0), turn=1)
+    pruned = replace(end(0.0, reward=0.5, pick=1), terms={}, end="pruned")
+    tree = Episode("1/t", Task("t", {}), round_of(end(0.0, reward=0.0, next=lost), pruned))
+    assert [game[:2] for game in games(tree)] == [(0.0, 0.0)]
+    assert kept({}, [tree], samples_of(tree), 1, keep=2) == {}
 
 
 def test_the_newest_success_of_each_task_is_kept_and_the_oldest_of_all_dropped() -> None:
