@@ -44,7 +44,7 @@ TIC_TAC_TOE: Mapping[str, Experiment] = {
         "self_play_tic_tac_toe_plain",
         "tic_tac_toe_tiny",
         ("algorithm.name=mareinforce",),
-        SEEDS[:1],
+        SEEDS,
     ),
 }
 ENDS = (200, 600, 1800)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -132,6 +133,20 @@ def test_resuming_a_finished_run_changes_nothing(train):
     before = rows(run), weights(run), contents(run / "episodes"), summary(run)["heldout"]
     train(config, resume=True)
     assert before == (rows(run), weights(run), contents(run / "episodes"), summary(run)["heldout"])
+
+
+def test_a_run_that_has_lost_its_checkpoints_is_not_begun_again(train):
+    config = run_config()
+    run = train(config)
+    for folder in (run / "checkpoints").iterdir():
+        shutil.rmtree(folder)
+    before = contents(run)
+    with pytest.raises(motet.ConfigError, match=r"no checkpoint, but .* trained up to step 2"):
+        train(config, resume=True)
+    assert contents(run) == before
+    shutil.rmtree(run / "team")  # as if it had been killed before it wrote the first checkpoint
+    train(config, resume=True)
+    assert len(steps(run)) == 2
 
 
 def test_a_run_resumes_under_its_own_config_only(train):

@@ -51,6 +51,12 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
+            kinds = (int, float) if name == "wall_seconds" else (int,)
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise SandboxError(
+                    f"sandbox limit {name}: got {value!r}, expected "
+                    f"{'a number' if name == 'wall_seconds' else 'a whole number'}"
+                )
             if not 0 < value < 1 << 31:
                 raise SandboxError(
                     f"sandbox limit {name}: got {value}, expected over 0 and under 2^31"

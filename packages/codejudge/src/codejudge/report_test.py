@@ -263,3 +263,18 @@ def test_keys_that_collide_on_purpose_are_neither_sent_nor_read() -> None:
             encode(value, 1 << 20)
     forged = returned("set", integers(9))
     assert read(reply(READY + forged), 1, LIMITS).failure == "garbled"
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"cpu_seconds": 2.5}, "cpu_seconds: got 2.5 … whole number"),
+        ({"wall_seconds": "5"}, "wall_seconds: got '5' … a number"),
+        ({"memory_mb": True}, "memory_mb: got True … whole number"),
+        ({"output_bytes": 0}, "output_bytes: got 0 … over 0"),
+    ],
+)
+def test_limits_that_no_program_can_have_are_refused(limit: dict[str, Any], said: str) -> None:
+    with pytest.raises(SandboxError, match=facts(said)):
+        Limits(**limit)
+    assert Limits(wall_seconds=2).wall_seconds == 2

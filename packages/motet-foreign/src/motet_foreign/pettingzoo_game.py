@@ -54,7 +54,8 @@ class PettingZoo(Environment[AecTurn]):
         self.options = options
         try:
             trial = self._begun(0)
-            self.agents = tuple(trial.possible_agents)
+            with inside(PACKAGE):
+                self.agents = tuple(trial.possible_agents)
             self._check_actions(trial)
             self.branches = options.copies and can_be_copied(trial)
             with inside(PACKAGE):
@@ -155,4 +156,10 @@ def _remove_the_dead(game: Any) -> None:
     while game.agents and (
         game.terminations[game.agent_selection] or game.truncations[game.agent_selection]
     ):
+        gone, before = game.agent_selection, len(game.agents)
         game.step(None)
+        if len(game.agents) >= before:
+            raise EnvironmentFault(
+                f"{PACKAGE}: step(None) did not remove {gone}, whose game is over; expected that "
+                "step calls self._was_dead_step(action) for such an agent"
+            )

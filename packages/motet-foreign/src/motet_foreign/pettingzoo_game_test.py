@@ -167,3 +167,32 @@ def test_it_keeps_the_rules_of_environments():
             return Short()
 
     assert motet.check_environment(Bounded(Bounded.Options()))
+
+
+class Lingering(Countdown):
+    """Its agents stay after their game is over."""
+
+    def step(self, action):
+        if action is not None:
+            super().step(action)
+
+
+def test_an_agent_that_is_never_removed_ends_the_game_with_a_fault():
+    with pytest.raises(EnvironmentFault, match=r"did not remove a, .*self\._was_dead_step"):
+        played(PettingZoo(PettingZoo.Options(game=keep(Lingering))), "0", "0", "0")
+
+
+def test_a_game_that_does_not_name_its_agents_is_refused():
+    class Nameless(AECEnv):
+        metadata = {"name": "nameless"}  # noqa: RUF012
+
+        def reset(self, seed=None, options=None):
+            self.agents, self.agent_selection = ["a"], "a"
+            self.terminations = self.truncations = {"a": False}
+            self._cumulative_rewards = {"a": 0.0}
+
+        def observe(self, agent):
+            return "?"
+
+    with pytest.raises(ConfigError, match=r"does not start: pettingzoo .*possible_agents"):
+        PettingZoo(PettingZoo.Options(game=keep(Nameless)))

@@ -32,9 +32,9 @@ def export_viewer(
 ) -> dict[str, int]:
     """Write the page and the answers about all runs to a new folder.
 
-    At most `most_games` games of each run are written: those with the best, worst and most
-    different rewards, and others spread evenly over the run. `progress` gets the games written and
-    in all. Returns run -> number of games. A folder that an export left unfinished is written anew.
+    At most `most_games` games of each run are written: the best and the worst of the training, and
+    others spread evenly over the run. `progress` gets the games written and in all. Returns run ->
+    number of games. A folder that an export left unfinished is written anew.
 
     Raises: ConfigError if the folder is not empty; OSError with the file.
     """
@@ -42,6 +42,9 @@ def export_viewer(
         _clear(folder)
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists; expected a new or an empty folder for the export")
+    above = next((one for one in folder.parents if one.exists() and not one.is_dir()), None)
+    if above is not None:
+        raise ConfigError(f"{folder} cannot be created: {above} is a file; expected a folder")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / UNFINISHED).touch()
@@ -80,7 +83,7 @@ def _export(
             _write(data, f"game-{number}-{row['id']}", game)
             written.append(row)
             row["written"] = _written(game["tree"])
-            row["agent_rewards"] = _agent_rewards(game["tree"])
+            row["agent_rewards"] = game["agent_rewards"]
             done += 1
             progress(done, total)
         rows[name] = written
@@ -141,10 +144,11 @@ def _chosen(pages: Pages, name: str, most: int) -> list[dict[str, Any]]:
         rows += page["games"]
         if not page["games"]:
             break
-    kept = {one["id"] for one in pages.overview(name)["highlights"]}
-    every = max(len(rows) / max(most - len(kept), 1), 1.0)
-    even = {int(place * every) for place in range(int(len(rows) / every) + 1)}
-    chosen = [row for place, row in enumerate(rows) if place in even or row["id"] in kept]
+    kept = [one["id"] for one in pages.overview(name)["highlights"]][:most]
+    others = [row for row in rows if row["id"] not in kept]
+    few = min(most - len(kept), len(others))
+    even = {others[place * len(others) // few]["id"] for place in range(few)}
+    chosen = [row for row in rows if row["id"] in even or row["id"] in kept]
     return sorted(chosen, key=lambda row: int(row["id"]))
 
 
@@ -158,23 +162,6 @@ def _written(tree: Mapping[str, Any] | None) -> dict[str, str]:
             found[agent] = " ".join([found.get(agent, ""), *(one["text"] for one in group)])
         todo += [one["next"] for one in round_["outcomes"] if one["next"] is not None]
     return {agent: text[:SEARCHED] for agent, text in found.items()}
-
-
-def _agent_rewards(tree: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return agent -> its reward: the sum over turns of the mean over joint actions."""
-    if tree is None:
-        return {}
-    valid: Sequence[Mapping[str, Any]] = [
-        one
-        for one in tree["outcomes"]
-        if one["fault"] is None and None not in one["rewards"].values()
-    ]
-    found: dict[str, float] = {}
-    for outcome in valid:
-        below = _agent_rewards(outcome["next"])
-        for agent, reward in outcome["rewards"].items():
-            found[agent] = found.get(agent, 0.0) + (reward + below.get(agent, 0.0)) / len(valid)
-    return found
 
 
 def _write(data: Path, name: str, answer: Any) -> None:

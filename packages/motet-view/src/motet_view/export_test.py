@@ -33,8 +33,9 @@ def test_an_export_has_the_page_and_every_answer(tmp_path: Path) -> None:
     assert len(listed["games"]) == 16
     row = next(one for one in listed["games"] if one["task"] == "sum 1" and one["step"] == 4)
     assert row["written"]["bob"].startswith(" bob: first answer 4")
-    # joint action 0: 0.4, then the mean of 0.4 and 1.0; joint action 1 is pruned with 1.0
-    assert row["agent_rewards"]["ann"] == pytest.approx((0.4 + 0.7 + 1.0) / 2)
+    # the mean of 0.4 and 1.0, and then that of the game of joint action 0, for joint action 1 too
+    assert row["agent_rewards"]["ann"] == pytest.approx((0.4 + 1.0) / 2 + (0.4 + 1.0) / 2)
+    assert row["agent_rewards"]["ann"] == row["reward"], "as the list of games has it"
     game = _answer(folder, f"game-0-{row['id']}")
     assert game["task"]["id"] == "sum 1"
     assert game["credit"]["advantages"] == []
@@ -45,7 +46,7 @@ def test_an_export_has_the_page_and_every_answer(tmp_path: Path) -> None:
 def test_a_large_run_is_thinned_and_keeps_its_best_game(tmp_path: Path) -> None:
     make_run(tmp_path / "runs")
     folder = tmp_path / "report"
-    assert export_viewer(_pages(tmp_path / "runs"), folder, 5)["plain"] <= 6
+    assert export_viewer(_pages(tmp_path / "runs"), folder, 5) == {"plain": 5}
     games = _answer(folder, "games-0")["games"]
     assert {"sum 1"} <= {one["task"] for one in games if one["step"] == 4}
     ids = [one["id"] for one in games]
@@ -83,3 +84,16 @@ def test_no_secret_of_the_machine_is_exported(
     texts = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert not [path for path, text in texts.items() if secret.encode() in text]
     assert any(b"[hidden]" in text for text in texts.values())
+
+
+@pytest.mark.parametrize("most", [1, 2, 16])
+def test_no_more_games_are_written_than_were_asked_for(tmp_path: Path, most: int) -> None:
+    make_run(tmp_path / "runs")
+    assert export_viewer(_pages(tmp_path / "runs"), tmp_path / "report", most) == {"plain": most}
+
+
+def test_an_export_below_a_file_is_refused(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="is a file; expected a folder"):
+        export_viewer(_pages(tmp_path / "runs"), tmp_path / "file" / "report", 5)

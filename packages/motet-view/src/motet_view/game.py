@@ -186,8 +186,10 @@ def _split(tokenizer: Any, tokens: Sequence[int], most: int) -> list[str] | None
     found: list[str] = []
     begin, done, length = 0, 0, 0
     for place in range(len(tokens)):
-        before = tokenizer.decode(tokens[begin:done], skip_special_tokens=False)
-        now = tokenizer.decode(tokens[begin : place + 1], skip_special_tokens=False)
+        before = _decoded(tokenizer, tokens[begin:done])
+        now = _decoded(tokenizer, tokens[begin : place + 1])
+        if before is None or now is None:
+            return None
         whole = len(now) > len(before) and not now.endswith("\ufffd")
         if whole or place + 1 - done >= _LONGEST_CHARACTER:
             found.append(now[len(before) :])
@@ -198,3 +200,14 @@ def _split(tokenizer: Any, tokens: Sequence[int], most: int) -> list[str] | None
         if length > most:
             return None
     return found
+
+
+def _decoded(tokenizer: Any, tokens: Sequence[int]) -> str | None:
+    """Return the text of tokens; None if the tokenizer's file breaks the library."""
+    try:
+        text: str = tokenizer.decode(tokens, skip_special_tokens=False)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # which the library does not export
+            raise
+        return None
+    return text

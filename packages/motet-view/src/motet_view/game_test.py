@@ -1,5 +1,7 @@
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -127,3 +129,20 @@ def test_a_model_path_that_no_file_can_have_gives_no_pieces(tmp_path: Path, path
     config = {"policies": {"ann": {"model": "m"}}, "models": {"m": {"path": path}}}
     one = Completion("ann", "x", "stop", 0, (1,), (-1.0,), 1.0)
     assert pieces_of(tmp_path, config)(one) is None
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        [{"type": "Replace", "pattern": {"String": "e"}, "content": "ee"}] * 24,
+        [{"type": "Strip", "content": "x", "start": 100_000, "stop": 100_000}],
+    ],
+    ids=["endless time", "a panic of the library"],
+)
+def test_a_decoder_that_does_harm_gives_no_pieces(run: Path, step: list[dict[str, Any]]) -> None:
+    one = _completion(run, "xe")
+    file = run / "models/tiny/tokenizer.json"
+    said = json.loads(file.read_text())
+    decoder = {"type": "Sequence", "decoders": [said["decoder"], *step]}
+    file.write_text(json.dumps({**said, "decoder": decoder}))
+    assert pieces_of(run, CONFIG)(one) is None

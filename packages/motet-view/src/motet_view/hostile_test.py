@@ -13,7 +13,8 @@ from motet.errors import ConfigError
 from motet_view import server
 from motet_view.app import create_viewer
 from motet_view.export import UNFINISHED, export_viewer
-from motet_view.pages import Pages
+from motet_view.index import GameIndex
+from motet_view.pages import Pages, as_json
 from motet_view.queries import GameFilter
 from motet_view.shelf import find_runs
 from tests.fixtures.messages import facts, says
@@ -232,3 +233,54 @@ def test_a_link_out_of_the_run_is_named_and_not_read(tmp_path: Path) -> None:
     assert pages.overview("plain")["config"] == {}
     (row,) = pages.runs()["runs"]
     assert any(says(note, "config.yaml … link … leaves the run") for note in row["notes"])
+
+
+def test_no_file_of_the_user_comes_out_of_a_strangers_config_or_episodes(tmp_path: Path) -> None:
+    """The advantages of a game are computed from files of the run alone."""
+    token = tmp_path / "token"
+    token.write_text("machine example.org password hunter2hunter2\n")
+    config = json.loads((make_run(tmp_path / "plain") / "config.yaml").read_text())
+
+    def stranger(name: str, harm: Callable[[Path], object]) -> str:
+        run = make_run(tmp_path / name, steps=1)
+        harm(run)
+        pages = Pages(find_runs([run]), "0")
+        pages.update()
+        (row,) = pages.games("plain", GameFilter(kind="train", count=1))["games"]
+        why: str = pages.advantages("plain", row["id"])["why"]
+        said = as_json([pages.runs(), pages.overview("plain"), why])
+        assert "hunter2" not in said
+        assert str(token) not in why
+        return why
+
+    def linked(run: Path) -> None:
+        (run / "config.yaml").unlink()
+        (run / "config.yaml").symlink_to(token)
+
+    def extended(run: Path) -> None:
+        (run / "config.yaml").write_text(json.dumps({**config, "extends": str(token)}))
+
+    def second(run: Path) -> None:
+        for name in ("train-1.jsonl", "train-01.jsonl"):
+            (run / "episodes" / name).symlink_to(token)
+
+    for name, harm in {"linked": linked, "extended": extended}.items():
+        assert "link that leaves the run, or extends another file" in stranger(name, harm)
+    stranger("second", second)
+
+
+def test_what_could_not_be_shown_once_is_not_said_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = Pages(find_runs([make_run(tmp_path, steps=1)]), "0")
+    pages.update()
+
+    def full(self: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GameIndex, "state", full)
+        (row,) = pages.runs()["runs"]
+        assert any("No space left" in note for note in row["notes"])
+    (row,) = pages.runs()["runs"]
+    assert not any("No space left" in note for note in row["notes"])

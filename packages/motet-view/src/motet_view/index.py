@@ -12,8 +12,9 @@ import os
 import re
 import sqlite3
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -25,10 +26,11 @@ from motet.core.row_values import readable
 from motet.errors import ConfigError
 from motet.rollout.record import episode_of
 from motet.rollout.summary import episode_stats
+from motet.safety import temporary
 from motet_view.lines import Line, ReadPosition, after, continued, is_unchanged, lines_from
 from motet_view.links import run_holds
 
-VERSION = 1
+VERSION = 2
 """Increased if the tables change. An index of another version is built again."""
 _KEPT_SECONDS = 90 * 24 * 3600.0
 """An index that was not opened for this long is removed."""
@@ -82,7 +84,8 @@ class GameIndex:
     def __init__(self, run: Path) -> None:
         self._folder = run / "episodes"
         self._lock = Lock()
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch = ExitStack()
+        weakref.finalize(self, self._scratch.close)
         self._run = run
         self._name = f"{_digest(run)}.sqlite"
         self._there = 0
@@ -236,8 +239,8 @@ class GameIndex:
             _create(self._path)
 
     def _temporary(self) -> Path:
-        self._scratch = tempfile.TemporaryDirectory(prefix="motet-view-")
-        return Path(self._scratch.name) / self._name
+        self._scratch.close()
+        return self._scratch.enter_context(temporary.folder("motet-view-")) / self._name
 
 
 # -------------------------------------------------------------------------------------- the cache
@@ -453,7 +456,10 @@ def _insert(
 
 def _beginning(text: str) -> str:
     """Return the first words on one line. No word is cut: half a key could not be recognised."""
-    whole = " ".join(text[: 8 * EXCERPT].split())
+    words = text[: 8 * EXCERPT].split()
+    if len(text) > 8 * EXCERPT:
+        words = [*words[:-1], "…"]
+    whole = " ".join(words)
     if len(whole) <= EXCERPT:
         return whole
     return f"{whole[:EXCERPT].rsplit(' ', 1)[0]} …"

@@ -1,16 +1,19 @@
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from motet.core import Episode, Fault, Task
 from motet.errors import ConfigError
 from motet_view import index as module
-from motet_view.index import GameIndex, cache_folder
-from motet_view.queries import GameFilter, list_games
+from motet_view.index import GameIndex, _beginning, cache_folder
+from motet_view.queries import GameFilter, choices, list_games
 from tests.fixtures.messages import says
 from tests.fixtures.recorded_runs import HOSTILE, game, make_run, write_games
 
@@ -339,3 +342,46 @@ def test_an_excerpt_ends_with_a_whole_word(run: Path) -> None:
     index.update()
     (one,) = _games(index, task="keys")
     assert one["excerpt"].endswith("word …")
+
+
+def test_no_half_of_a_word_is_in_an_excerpt(run: Path) -> None:
+    """A key that is cut could not be recognised."""
+    assert "sk-" not in _beginning(f"{' ' * 1255}the key is sk-abcdefghij0123456789")
+    assert _beginning("a  b\nc") == "a b c"
+
+
+def test_the_agents_are_those_of_games_that_were_played(run: Path) -> None:
+    broken = Episode("9:t", Task("t", {}), None, fault=Fault("environment", "Bad", "no start"))
+    write_games(run, "train", 9, [broken])
+    index = GameIndex(run)
+    index.update()
+    with index.reading() as database:
+        assert choices(database)["agents"] == ["ann", "bob"]
+
+
+def test_a_temporary_index_of_a_killed_viewer_is_removed_by_the_next(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    program = (
+        "import sys, os, signal\n"
+        "from pathlib import Path\n"
+        "import motet_view.index as module\n"
+        f"module.cache_folder = lambda: Path({str(tmp_path / 'file')!r})\n"
+        f"index = module.GameIndex(Path({str(run)!r}))\n"
+        "index.update()\n"
+        "print(index.path.parent, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    left = Path(killed.stdout.strip())
+    assert left.is_dir()
+    assert left.name.startswith("motet-view-")
+    monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "file")
+    index = GameIndex(run)
+    index.update()
+    assert not left.exists()
+    own = index.path.parent
+    assert own.is_dir()
+    del index
+    assert not own.exists()

@@ -9,6 +9,7 @@ from typing import Any
 
 from motet.errors import ConfigError, shortened
 from motet.rollout.record import episode_of
+from motet.rollout.summary import episode_stats
 from motet.safety.reading import check_regular
 from motet.safety.secret_values import shown_config
 from motet_view import plain
@@ -47,7 +48,7 @@ class Pages:
         self._version = version
         self._indexing: dict[str, float] = {}
         self._trouble: dict[str, str] = {}
-        self._harm: dict[str, str] = {}
+        self._harm: dict[tuple[str, str], str] = {}
 
     # ------------------------------------------------------------------------------------- updating
 
@@ -74,9 +75,14 @@ class Pages:
     # -------------------------------------------------------------------------------- one run alone
 
     def _alone(
-        self, run: ShelfRun, answer: Callable[[], Mapping[str, Any]], instead: Mapping[str, Any]
+        self,
+        run: ShelfRun,
+        what: str,
+        answer: Callable[[], Mapping[str, Any]],
+        instead: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Return an answer without secrets, or `instead` if the files of the run do not allow it.
+        `what` is the kind of answer.
 
         The files may be harmed, or made by a stranger. Whatever is in them, the other runs are
         shown, and the row of this run says what is wrong.
@@ -85,8 +91,9 @@ class Pages:
             found = self._clean(run, answer())
             as_json(found)
         except Exception as error:  # noqa: BLE001  the note of the run says it
-            self._harm[run.name] = f"a part of this run cannot be shown: {_said(error)}"
+            self._harm[run.name, what] = f"a part of this run cannot be shown: {_said(error)}"
             return dict(instead)
+        self._harm.pop((run.name, what), None)
         return found
 
     def _or_refused(
@@ -119,7 +126,7 @@ class Pages:
         run = self._run(name)
         nothing: dict[str, Any] = {"name": name, "metrics": [], "alarms": [], "faults": []}
         nothing |= {"highlights": [], "warnings": [], "wall_seconds": None, "config": {}}
-        return self._alone(run, lambda: self._overview(run), nothing)
+        return self._alone(run, "overview", lambda: self._overview(run), nothing)
 
     def _overview(self, run: ShelfRun) -> dict[str, Any]:
         summary = run.summary
@@ -148,7 +155,9 @@ class Pages:
         run = self._run(name)
         wanted = run.curves.names if metrics is None else metrics
         empty = {metric: {"steps": [], "values": [], "mean_of": 1} for metric in wanted}
-        return self._alone(run, lambda: {one: run.curves.curve(one) for one in wanted}, empty)
+        return self._alone(
+            run, "curves", lambda: {one: run.curves.curve(one) for one in wanted}, empty
+        )
 
     def games(self, name: str, wanted: GameFilter) -> dict[str, Any]:
         """A page of the games that match, and what the filters offer."""
@@ -180,7 +189,7 @@ class Pages:
             near = neighbours(database, game)
         tree = game_tree(episode, pieces_of(run.path, run.config))
         about = {"run": name, "id": game, "step": step, "kind": kind}
-        return {**about, **near, **tree}
+        return {**about, **near, **tree, "agent_rewards": episode_stats(episode).agent_rewards}
 
     def advantages(self, name: str, game: int) -> dict[str, Any]:
         """The advantage of every completion of a training game, or why there is none.
@@ -200,8 +209,11 @@ class Pages:
             why = f"The games of step {step} have more than {STEP_FOR_CREDIT >> 20} MiB together."
             return {"advantages": [], "why": why}
         episode = episode_of(line_at(path, offset, length).decode(), f"game {game}")
+        if not run_holds(run.path, run.folder.config) or "extends" in run.config:
+            why = "The config is a link that leaves the run, or extends another file."
+            return {"advantages": [], "why": why}
         try:
-            found = _advantages(run.path, step, path.stat().st_mtime_ns)
+            found = _advantages(run.path, path, path.stat().st_mtime_ns)
         except (ConfigError, ValueError, KeyError) as error:
             said = str(error).replace(str(run.path), name)
             return {"advantages": [], "why": f"They cannot be computed: {said}"}
@@ -233,14 +245,14 @@ class Pages:
         run = self._run(name)
         kinds = ("evaluations", "baselines", "diagnoses", "crossplays", "unreadable")
         nothing = dict.fromkeys(kinds, ())
-        figures = self._alone(run, lambda: team_figures(run.path, run.summary), nothing)
+        figures = self._alone(run, "team", lambda: team_figures(run.path, run.summary), nothing)
         samples = plain.mapping(run.config.get("rollout")).get("samples")
         return {**figures, "turns": len(samples) if isinstance(samples, list) else 1}
 
     def configs(self, names: Sequence[str]) -> dict[str, Any]:
         """The keys in which the configs of these runs differ, with the value of each run."""
         configs = {
-            name: self._alone(run, partial(_config_of, run), {})
+            name: self._alone(run, "config", partial(_config_of, run), {})
             for name in dict.fromkeys(names)
             for run in [self._run(name)]
         }
@@ -279,7 +291,7 @@ class Pages:
         nothing: dict[str, Any] = {"name": run.name, "state": "stopped", "silent_seconds": None}
         nothing |= {"step": None, "steps": None, "seed": None, "games": 0, "indexing": None}
         nothing |= {"stamp": "", "heldout": {}}
-        found = self._alone(run, lambda: self._run_row(run), nothing)
+        found = self._alone(run, "row", lambda: self._run_row(run), nothing)
         notes = [*found.get("notes", ()), *self._trouble_of(run)]
         return {**found, "notes": without_secrets(notes, run.secrets)}
 
@@ -305,7 +317,9 @@ class Pages:
         }
 
     def _trouble_of(self, run: ShelfRun) -> list[str]:
-        return [found[run.name] for found in (self._trouble, self._harm) if run.name in found]
+        harm = [said for (name, _), said in self._harm.items() if name == run.name]
+        indexing = [self._trouble[run.name]] if run.name in self._trouble else []
+        return list(dict.fromkeys([*indexing, *harm]))
 
     def _highlights(self, run: ShelfRun) -> list[dict[str, Any]]:
         """The best and the worst game of the training."""
@@ -380,12 +394,12 @@ def _notes_on_files(run: ShelfRun) -> list[str]:
 
 @lru_cache(maxsize=4)
 def _advantages(
-    run: Path, step: int, changed_ns: int
+    run: Path, file: Path, changed_ns: int
 ) -> list[tuple[str, list[int], str, int, float]]:
-    """Return episode, path, agent, index and advantage of every completion of a step."""
-    from motet_view.recorded import advantages_of_step
+    """Return episode, path, agent, index and advantage of every completion in a file."""
+    from motet_view.recorded import advantages_in
 
     return [
         (id.episode, list(id.path), id.agent, id.index, value)
-        for id, value in advantages_of_step(run, step).items()
+        for id, value in advantages_in(run, file).items()
     ]

@@ -78,7 +78,8 @@ def choices(database: sqlite3.Connection) -> dict[str, Any]:
     ).fetchall()
     agents = database.execute(
         "SELECT DISTINCT agent FROM agents WHERE game IN "
-        "(SELECT max(id) FROM games GROUP BY kind) AND agent != '' ORDER BY id"
+        "(SELECT max(agents.game) FROM agents JOIN games ON games.id = agents.game "
+        "WHERE agent != '' GROUP BY kind) AND agent != '' ORDER BY id"
     ).fetchall()
     causes = database.execute("SELECT DISTINCT causes FROM games WHERE faults > 0").fetchall()
     return {

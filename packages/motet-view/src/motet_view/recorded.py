@@ -10,7 +10,7 @@ from motet.api.recorded import recorded_advantages
 from motet.api.setup import recorded_config
 from motet.core import Episode, SampleId
 from motet.errors import ConfigError, MotetError, shortened
-from motet.rollout.record import read_episodes
+from motet.rollout.record import check_rounds, read_episodes
 from motet.rollout.summary import episode_stats
 from motet.safety.visible import visible
 from motet.user_code.looking import looking
@@ -70,6 +70,8 @@ def episodes(
     seen: list[str] = []
     for number in sorted(files, reverse=True):
         found = read_episodes(files[number]).episodes
+        for place, one in enumerate(found, start=1):
+            check_rounds(one, f"{files[number]}, line {place}")
         seen += [episode.task.id for episode in found]
         chosen = [
             episode
@@ -104,19 +106,18 @@ def episodes(
 
 
 @looking()
-def advantages_of_step(run: str | Path, step: int) -> dict[SampleId, float]:
-    """Return the advantage of each completion of a training step, as `RecordedEpisode` has them.
+def advantages_in(run: Path, file: Path) -> dict[SampleId, float]:
+    """Return the advantage of each completion of a step of training, whose episodes are in a file,
+    as `RecordedEpisode` has them.
 
     A credit function of the config is not called, even if this process has it.
 
     Raises: ConfigError if the config or the episodes cannot be read.
     """
-    folder = Path(run)
-    path = _files(folder, "train", step)[step]
-    config = recorded_config(folder)
+    config = recorded_config(run)
     if config.algorithm.own_credit is not None:
         return {}
-    return recorded_advantages(config, read_episodes(path).episodes)
+    return recorded_advantages(config, read_episodes(file).episodes)
 
 
 def _files(folder: Path, kind: RecordKind, step: int | None) -> dict[int, Path]:

@@ -18,7 +18,8 @@ from motet_view.secrets import secrets_of_machine
 DEEPEST = 3
 """Folders below a folder of runs are searched this deep."""
 _QUIET_SECONDS = 600.0
-"""A run that holds its lock and has written nothing for this long may hang or was killed."""
+"""A run that holds its lock and has written nothing for this long may hang, or was killed where
+that cannot be seen (`_is_held`)."""
 
 
 class ShelfRun:
@@ -75,11 +76,27 @@ class ShelfRun:
         ]
         silent = max(time() - max(written), 0.0) if written else None
         place = self.path.resolve()
-        if place.with_name(f".{place.name}.lock").exists():
-            quiet = silent is not None and silent > _QUIET_SECONDS
+        lock = place.with_name(f".{place.name}.lock")
+        quiet = silent is not None and silent > _QUIET_SECONDS
+        if lock.exists() and (not quiet or _is_held(lock)):
             return {"state": "quiet" if quiet else "training", "silent_seconds": silent}
-        finished = self.folder.summary.is_file() and self.summary.get("finished", True) is True
+        finished = bool(self.summary) and self.summary.get("finished", True) is True
         return {"state": "finished" if finished else "stopped", "silent_seconds": silent}
+
+
+def _is_held(lock: Path) -> bool:
+    """Return whether a process holds the lock on a file; True where the system does not say it.
+
+    Linux lists the locks of all processes with the number of their files. A killed process leaves
+    the file and holds no lock.
+    """
+    try:
+        number = str(lock.stat().st_ino)
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return lock.exists()
+    # "1: FLOCK  ADVISORY  WRITE 4711 fd:00:131077 0 EOF"
+    return any(part.rpartition(":")[2] == number for line in lines for part in line.split()[5:6])
 
 
 def find_runs(paths: Sequence[Path]) -> list[ShelfRun]:
@@ -89,10 +106,9 @@ def find_runs(paths: Sequence[Path]) -> list[ShelfRun]:
     """
     folders: list[Path] = []
     for path in paths:
-        if look_at(path) != "folder":
-            raise ConfigError(
-                f"{path} does not exist; expected a run folder, such as runs/quickstart"
-            )
+        if (kind := look_at(path)) != "folder":
+            found = "is a file" if kind == "file" else "does not exist"
+            raise ConfigError(f"{path} {found}; expected a run folder, such as runs/quickstart")
         found = [path] if _is_run(path) else _below(path, DEEPEST)
         if not found:
             raise ConfigError(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from motet.errors import ConfigError
+from motet.trainer.run_folder import alone
 from motet_view.shelf import find_runs
 from tests.fixtures.messages import facts
 from tests.fixtures.recorded_runs import make_run
@@ -38,12 +39,26 @@ def test_states_of_a_run(tmp_path: Path) -> None:
     summary = json.loads((path / "summary.json").read_text())
     (path / "summary.json").write_text(json.dumps({**summary, "finished": False, "more": 1}))
     assert run.state()["state"] == "stopped"
-    lock = tmp_path / ".plain.lock"
-    lock.touch()
-    assert run.state()["state"] == "training"
-    for name in ("metrics.jsonl", "summary.json"):
-        os.utime(path / name, (0, 0))
-    assert run.state()["state"] == "quiet"
+    with alone(path):
+        assert run.state()["state"] == "training"
+        for name in ("metrics.jsonl", "summary.json"):
+            os.utime(path / name, (0, 0))
+        assert run.state()["state"] == "quiet"
+    (tmp_path / ".plain.lock").touch()  # a killed process leaves the file
+    assert run.state()["state"] == "stopped"
+
+
+def test_a_broken_summary_is_not_that_of_a_finished_run(tmp_path: Path) -> None:
+    path = make_run(tmp_path, steps=1)
+    (path / "summary.json").write_text("[1")
+    (run,) = find_runs([path])
+    assert run.state()["state"] == "stopped"
+
+
+def test_a_file_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    with pytest.raises(ConfigError, match="notes is a file; expected a run folder"):
+        find_runs([tmp_path / "notes"])
 
 
 @pytest.mark.parametrize("content", ["", "[1", "- a", "a: !!python/object:os.system x", "\0"])

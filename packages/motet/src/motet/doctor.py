@@ -5,6 +5,7 @@ Ray and vLLM are not imported: their versions come from the metadata of the inst
 torch is imported only if there is a GPU.
 """
 
+import http.client
 import os
 import platform
 import shutil
@@ -18,8 +19,7 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
-from codejudge import Level, Sandbox
-from motet.errors import MotetError
+from codejudge import Level, Sandbox, SandboxError, SandboxFault
 
 GIB = 2**30
 HUB_SECONDS = 3.0
@@ -175,7 +175,7 @@ def sandbox() -> Finding:
     try:
         with Sandbox(1, minimum=Level.LIMITS) as started:
             level = started.level
-    except (MotetError, OSError):
+    except (SandboxError, SandboxFault, OSError):
         costs = "environments that run code do not start"
         return Finding("sandbox", "broken", "does not start", costs, "motet needs fork and pipes")
     if level == Level.LIMITS:
@@ -201,7 +201,7 @@ def hub(address: str) -> Finding:
             pass
     except urllib.error.HTTPError:
         pass
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         mend = "set HTTPS_PROXY or HF_ENDPOINT, or copy the cache (HF_HOME) from another machine"
         return Finding("hub", "costs", f"{address} does not answer", costs, mend)
     return Finding("hub", "ok", f"{address} answers")

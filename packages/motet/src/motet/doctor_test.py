@@ -1,6 +1,7 @@
 """Each finding on a machine that is made up, and those of this one."""
 
 import contextlib
+import http.client
 import subprocess
 import sys
 import urllib.error
@@ -11,10 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from codejudge import Level
+from codejudge import Level, SandboxError, SandboxFault
 from motet import doctor
 from motet.doctor import Finding
-from motet.errors import ConfigError
 from motet.models import devices
 
 REQUIRES = [
@@ -237,9 +237,10 @@ def test_the_level_of_the_sandbox(monkeypatch, level, status, word):
     assert word in found.costs
 
 
-def test_a_sandbox_that_does_not_start_is_broken(monkeypatch):
+@pytest.mark.parametrize("error", [SandboxError("no"), SandboxFault("no"), OSError("no")])
+def test_a_sandbox_that_does_not_start_is_broken(monkeypatch, error):
     def refuses(*args: object, **how: object) -> None:
-        raise ConfigError("no")
+        raise error
 
     monkeypatch.setattr(doctor, "Sandbox", refuses)
     found = doctor.sandbox()
@@ -262,6 +263,15 @@ def test_any_answer_of_the_hub_counts_and_silence_does_not(monkeypatch):
     monkeypatch.setattr(doctor.urllib.request, "urlopen", answers(None))
     silent = doctor.hub("https://hub")
     assert (silent.status, silent.found) == ("costs", "https://hub does not answer")
+    monkeypatch.undo()
+    assert doctor.hub("https://hugging face.co").status == "costs", "no address at all"
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+
+    def other(request: object, timeout: float) -> object:
+        raise http.client.BadStatusLine("SSH-2.0-OpenSSH_9.2")
+
+    monkeypatch.setattr(doctor.urllib.request, "urlopen", other)
+    assert doctor.hub("https://hub").status == "costs"
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     offline = doctor.hub("https://hub")
     assert (offline.status, offline.mend) == ("costs", "unset HF_HUB_OFFLINE")

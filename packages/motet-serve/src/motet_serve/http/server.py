@@ -27,7 +27,7 @@ def reserve(settings: ServerSettings) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a host may be no name at all
         raise ConfigError(
             f"cannot listen at {host!r}, port {port}: {error}; choose another --host or --port"
         ) from error

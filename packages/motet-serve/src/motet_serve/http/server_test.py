@@ -2,6 +2,9 @@
 
 import socket
 
+import pytest
+
+from motet.errors import ConfigError
 from motet_serve.http.server import reserve
 from motet_serve.http.settings import ServerSettings
 
@@ -21,3 +24,9 @@ def test_an_answer_is_not_held_back():
     with reserve(ServerSettings(port=0)) as listener:
         # asyncio checks the protocol before it sets TCP_NODELAY
         assert listener.proto == socket.IPPROTO_TCP
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "no such host"])
+def test_a_host_that_is_no_name_is_refused(host):
+    with pytest.raises(ConfigError, match="choose another --host or --port"):
+        reserve(ServerSettings(host=host, port=0))

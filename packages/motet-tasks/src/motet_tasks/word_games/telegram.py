@@ -38,9 +38,10 @@ class Lists:
 class Telegram(Environment[Lists]):
     """Three turns: anna writes, ben writes, both name the common word.
 
-    Both agents get the same rewards: at the end the share of them that is right, and for each
-    telegram `listed_reward` times the share of it that is words of its writer's list, because a
-    small model writes about anything else at first. Success is that both are right at the end.
+    Both agents get the same rewards: at the end the share of them that is right. A small model
+    writes about anything else at first, so there is more for words of the own list: for each
+    telegram `listed_reward` times the share of it that they are, and at the end `listed_reward`
+    times the share of the agents that name one. Success is that both are right.
     """
 
     agents: Sequence[str] = (ANNA, BEN)
@@ -55,7 +56,8 @@ class Telegram(Environment[Lists]):
         telegram_length: int = Field(4, ge=1, le=20)
         """Words of a telegram: it is cut after them."""
         listed_reward: float = Field(0.2, ge=0.0, le=1.0)
-        """Reward of a telegram that consists of words of its writer's list."""
+        """Reward of a telegram that consists of words of its writer's list, and of an end at which
+    both agents name such a word."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -86,24 +88,26 @@ class Telegram(Environment[Lists]):
         return Lists(lists, common)
 
     def observe(self, state: Lists) -> Mapping[str, Prompt]:
-        limit = self.options.telegram_length
-        asked = {
-            agent: f"You and {other} look for the word that both of you have.\n"
-            f"Your words: {', '.join(state.lists[agent])}.{{}}\nCopy {limit} of your words."
-            for agent, other in ((ANNA, "Ben"), (BEN, "Anna"))
-        }
-        first_asked = (Message("user", asked[ANNA].format("")),)
+        first_asked = self._asked("Ben", state.lists[ANNA])
         if not state.telegrams:
-            return {ANNA: first_asked}
+            return {ANNA: (first_asked,)}
         first = state.telegrams[0]
-        second_asked = (Message("user", asked[BEN].format(f'\nAnna wrote: "{first}"')),)
+        second_asked = self._asked("Anna", state.lists[BEN], f"Anna's words: {first}\n")
         if len(state.telegrams) == 1:
-            return {BEN: second_asked}
+            return {BEN: (second_asked,)}
         second = state.telegrams[1]
         return {
-            ANNA: (*first_asked, Message("assistant", first), _question("Ben", second)),
-            BEN: (*second_asked, Message("assistant", second), _question("Anna", first)),
+            ANNA: (first_asked, Message("assistant", first), _question("Ben", second)),
+            BEN: (second_asked, Message("assistant", second), _question("Anna", first)),
         }
+
+    def _asked(self, other: str, own: Sequence[str], read: str = "") -> Message:
+        limit = self.options.telegram_length
+        return Message(
+            "user",
+            f"You and {other} look for the word that is on both of your lists.\n{read}"
+            f"List: {', '.join(own)}\nCopy {limit} word{'s' * (limit > 1)} of the list.",
+        )
 
     async def step(self, state: Lists, replies: Mapping[str, Reply], seed: int) -> Transition:
         if len(state.telegrams) < 2:
@@ -122,18 +126,18 @@ class Telegram(Environment[Lists]):
                 False,
                 figures,
             )
-        accepted = forms(state.common)
         words = [*state.lists[ANNA], *state.lists[BEN]]
-        right = {
-            agent: float(named(replies[agent].text, words) in accepted) for agent in self.agents
-        }
-        reward = sum(right.values()) / len(right)
+        said = {agent: named(replies[agent].text, words) for agent in self.agents}
+        right = {agent: float(word in forms(state.common)) for agent, word in said.items()}
+        listed = {agent: float(word in state.lists[agent]) for agent, word in said.items()}
+        paid = sum(right.values()) + self.options.listed_reward * sum(listed.values())
         return Transition(
             state,
-            dict.fromkeys(self.agents, reward),
+            dict.fromkeys(self.agents, paid / len(self.agents)),
             True,
-            {f"named/{agent}": value for agent, value in right.items()},
-            success=float(reward == 1.0),
+            {f"named/{agent}": value for agent, value in right.items()}
+            | {f"own/{agent}": value for agent, value in listed.items()},
+            success=float(all(right.values())),
         )
 
     # ------------------------------------------------------------ chat
@@ -157,8 +161,8 @@ def _question(other: str, telegram: str) -> Message:
     """Return the last question, about the telegram of the other one."""
     return Message(
         "user",
-        f"{other}'s words: {telegram}\nRepeat the one word of {other} that is one of your words, "
-        "and nothing else.",
+        f"{other}'s words: {telegram}\nCopy the word of {other} that is on the list, and nothing "
+        "else.",
     )
 
 

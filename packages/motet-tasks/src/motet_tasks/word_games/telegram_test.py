@@ -67,8 +67,7 @@ def test_each_reads_its_own_list_and_the_telegrams_and_no_more():
     assert "moon" not in asked
     assert list(prompts(first.state)) == ["ben"]
     ((_, read),) = prompts(first.state)["ben"]
-    assert "moon, piano, shoe" in read
-    assert '"bread piano"' in read
+    assert "Anna's words: bread piano\nList: moon, piano, shoe" in read
     assert "tiger" not in read
     last = prompts(second.state)
     assert [role for role, _ in last["anna"]] == ["user", "assistant", "user"]
@@ -86,8 +85,10 @@ def test_both_are_paid_for_listed_words_and_at_the_end_for_the_share_that_is_rig
     assert second.rewards == pytest.approx({"anna": 0.05, "ben": 0.05})
     assert not first.done
     assert not second.done
-    assert last.rewards == {"anna": 0.5, "ben": 0.5}
-    assert last.metrics == {"named/anna": 1.0, "named/ben": 0.0}
+    assert last.rewards == pytest.approx({"anna": 0.7, "ben": 0.7}), "one is right, both listed"
+    assert last.metrics == {"named/anna": 1.0, "named/ben": 0.0, "own/anna": 1.0, "own/ben": 1.0}
+    astray = played("", "", "tiger", "hello")[-1]
+    assert astray.rewards == pytest.approx({"anna": 0.1, "ben": 0.1}), "anna's word is on her list"
     assert (last.done, last.success) == (True, 0.0)
     assert played("", "", "piano", "piano")[-1].success == 1.0
     said = "The common word is piano.", "We both have piano"
@@ -95,7 +96,7 @@ def test_both_are_paid_for_listed_words_and_at_the_end_for_the_share_that_is_rig
     assert played("", "", "piano, bread or tiger", "piano")[-1].success == 1.0, "the first counts"
     assert played("", "", "bread or piano", "piano")[-1].success == 0.0
     copied = played("tiger bread piano", "moon", "piano", "tiger, bread, piano")[-1]
-    assert copied.metrics == {"named/anna": 1.0, "named/ben": 0.0}, "ben copies anna's telegram"
+    assert copied.metrics["named/ben"] == 0.0, "ben copies anna's telegram"
     assert played("tiger tiger tiger bread", "", "", "")[0].rewards["anna"] == pytest.approx(0.1)
     unpaid = Telegram(Telegram.Options(listed_reward=0.0))
     assert set(played("tiger", "moon", "piano", "", unpaid)[0].rewards.values()) == {0.0}
@@ -124,4 +125,4 @@ def test_shorter_telegrams_are_asked_for_and_cut():
     start = asyncio.run(short.start(short.tasks("eval")[0], 0))
     (asked,) = short.observe(start)["anna"]
     assert isinstance(asked, Message)
-    assert "Copy 1 of your words." in asked.content
+    assert "Copy 1 word of the list." in asked.content

@@ -18,7 +18,7 @@ from motet.errors import CannotResume, ConfigError
 from motet.trainer import checkpoint
 from motet.trainer.ahead import pending_of
 from motet.trainer.checkpoint import Checkpoint
-from motet.trainer.metrics import kept_lines
+from motet.trainer.metrics import kept_lines, read_metrics
 from motet.trainer.run_folder import RunFolder
 from motet.trainer.run_state import fingerprint, machine
 from motet.trainer.saving import check_state
@@ -39,6 +39,8 @@ lists them.
 """
 _DEVICE = re.compile(r"models\.[^.]+\.device")
 """Keys that may change on resume and change the last bits, as another machine does."""
+_FEW_STEPS = 50
+"""So many steps a run may take while its first checkpoint is written."""
 _WITHOUT_CLUSTER = {"cluster.samplers.engine": "own"}
 """The settings of `cluster` whose results are those of a run without the section."""
 
@@ -68,7 +70,9 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
     changed = changed_code(RunFolder(place), settings)
     warnings += [f"{line}: the rest of the run may differ" for line in changed]
     root = place / "checkpoints"
+    checkpoint.recover(root)
     if not checkpoint.folders(root):
+        _refuse_lost(RunFolder(place), settings)
         return Resumed(warnings=warnings)
     found, broken = checkpoint.newest(root)
     check_state(found.state, root / f"step-{found.step:06d}" / "state.json")
@@ -102,6 +106,21 @@ def resumed(place: Path, settings: RunConfig, tasks: Mapping[str, Sequence[Task]
         )
     skipped = [f"skipped an invalid checkpoint: {line}" for line in broken]
     return Resumed(found, warnings, skipped)
+
+
+def _refuse_lost(folder: RunFolder, settings: RunConfig) -> None:
+    """Refuse to begin a run again that has lost its checkpoints. One that was killed before it
+    wrote the first has no team, and not many steps.
+
+    Raises: CannotResume.
+    """
+    lines = read_metrics(folder.metrics) if folder.metrics.is_file() else []
+    last = max((line["step"] for line in lines), default=0)
+    if folder.team.is_dir() or last > max(settings.train.checkpoint_every or 0, _FEW_STEPS):
+        raise CannotResume(
+            f"{folder.checkpoints} has no checkpoint, but the run was trained up to step {last}; "
+            "expected its checkpoints: restore them, or start it anew with --overwrite"
+        )
 
 
 def _check_metrics(folder: RunFolder, found: Checkpoint) -> None:

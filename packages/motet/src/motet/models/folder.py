@@ -286,17 +286,18 @@ _CHECKED: set[bytes] = set()
 def _check_contents(path: Path, content: bytes) -> None:
     said = _object(path, parse_json(path, content))
     check_count(path, "added_tokens", said.get("added_tokens") or ())
-    if _growth(said.get("normalizer")) > MOST_GROWTH:
+    for part in ("normalizer", "decoder"):
         # The added tokens are normalized when the file is read.
-        raise ConfigError(
-            f"{path}: normalizer: makes texts more than {MOST_GROWTH:,} times longer; expected at "
-            "most this factor"
-        )
+        if _growth(said.get(part)) > MOST_GROWTH:
+            raise ConfigError(
+                f"{path}: {part}: makes texts more than {MOST_GROWTH:,} times longer; expected at "
+                "most this factor"
+            )
     if _has_key(said.get("decoder"), "Regex"):
         raise ConfigError(f"{path}: decoder: got a pattern, expected a decoder of plain strings")
 
 
-def _growth(normalizer: Any) -> float:
+def _growth(part: Any) -> float:
     """Return by what factor these steps may lengthen a string.
 
     A result above MOST_GROWTH may be too small. We read the steps from last to first and keep, for
@@ -310,7 +311,7 @@ def _growth(normalizer: Any) -> float:
     def final(text: str) -> float:
         return sum(max(least, lengths.get(character, least)) for character in text)
 
-    for step in reversed(list(_steps(normalizer))):
+    for step in reversed(list(_steps(part))):
         pattern, content = step.get("pattern"), step.get("content")
         if not isinstance(content, str) or (made := final(content)) == 0:
             continue
@@ -325,12 +326,12 @@ def _growth(normalizer: Any) -> float:
     return max([least, *lengths.values()])
 
 
-def _steps(normalizer: Any) -> Iterator[dict[str, Any]]:
-    """Yield the steps in the order in which they are applied."""
-    if isinstance(normalizer, dict):
-        yield normalizer
-        normalizer = normalizer.get("normalizers")
-    for one in normalizer if isinstance(normalizer, list) else ():
+def _steps(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a normalizer or a decoder in the order in which they are applied."""
+    if isinstance(part, dict):
+        yield part
+        part = part.get("normalizers", part.get("decoders"))
+    for one in part if isinstance(part, list) else ():
         yield from _steps(one)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from pydantic import TypeAdapter, ValidationError
 
-from motet.core import Episode
+from motet.core import Episode, Round, walk
 from motet.core.row_values import check_depth, decoded, encoded, has_marks
 from motet.errors import ConfigError
 from motet.safety.reading import ROWS, read_lines
@@ -78,7 +78,8 @@ def episode_of(line: str, where: str) -> Episode:
         fields = None
     if not isinstance(fields, dict) or "schema" not in fields:
         raise ConfigError(
-            f"{where}: got {line[:60]!r}; expected one episode as a JSON object with a `schema`"
+            f"{where}: got {len(line)} characters of something else; expected one episode as a "
+            "JSON object with a `schema`"
         )
     schema = fields.pop("schema")
     if schema not in (SCHEMA, MARKED):
@@ -104,6 +105,40 @@ def episode_of(line: str, where: str) -> Episode:
     if not isinstance(there, dict):
         raise ConfigError(f"{where}: task.fields is {there!r}; expected a mapping")
     return replace(episode, task=replace(episode.task, fields=there))
+
+
+def check_rounds(episode: Episode, where: str) -> None:
+    """Raise ConfigError that begins with `where` if the parts of an episode do not fit together, as
+    in one that no run wrote."""
+    rewarded: set[str] | None = None
+    for root in (episode.root, episode.greedy):
+        for path, round_ in walk(root) if root is not None else ():
+            at = f"{where}: Round {'.'.join(map(str, path)) or 'one'}"
+            _check_agents(round_, at)
+            for outcome in (*round_.outcomes, *round_.without):
+                if outcome.fault is not None:
+                    continue
+                rewarded = set(outcome.rewards) if rewarded is None else rewarded
+                if not outcome.rewards or set(outcome.rewards) != rewarded:
+                    raise ConfigError(
+                        f"{at}: an outcome rewards {', '.join(outcome.rewards) or 'nobody'}; "
+                        "expected the agents that every other one rewards"
+                    )
+
+
+def _check_agents(round_: Round, at: str) -> None:
+    if round_.prompts.keys() != round_.samples.keys():
+        raise ConfigError(
+            f"{at}: prompts are of {', '.join(round_.prompts) or 'nobody'}, samples of "
+            f"{', '.join(round_.samples) or 'nobody'}; expected the same agents"
+        )
+    for outcome in (*round_.outcomes, *round_.without):
+        for agent, pick in outcome.picks.items():
+            count = len(round_.samples.get(agent, ()))
+            if not 0 <= pick < count:
+                raise ConfigError(
+                    f"{at}: an outcome picks sample {pick} of {agent}; expected one of {count}"
+                )
 
 
 def _is_json(text: bytes) -> bool:

@@ -3,6 +3,7 @@ import io
 import json
 import math
 import os
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -28,7 +29,7 @@ from motet.core import (
 )
 from motet.errors import ConfigError
 from motet.rollout.collect import collect
-from motet.rollout.record import read_episodes, write_episode
+from motet.rollout.record import check_rounds, read_episodes, write_episode
 from motet.settings import AnswerFormat, Plan
 from tests.fixtures.fake_rollouts import PAIR, KeySampler, Talk
 from tests.fixtures.messages import facts
@@ -349,3 +350,44 @@ def test_a_game_of_the_most_turns_of_a_plan_is_recorded(tmp_path: Path) -> None:
         root = Round(turn, {"a": (Message("user", "x"), called)}, {"a": ()}, said, (outcome,))
     game = Episode("e", Task("t", {}), root)
     assert read_episodes(_write(tmp_path / "e.jsonl", game)).episodes == (game,)
+
+
+SAID = Completion("p", "x", "stop", tokens=(1,), logprobs=(-1.0,))
+
+
+def one_round(samples: Mapping[str, tuple[Completion, ...]], *outcomes: Outcome) -> Episode:
+    root = Round(0, {"a": "?"}, {"a": (1,)}, samples, outcomes)
+    return Episode("e", Task("t", {}), root)
+
+
+@pytest.mark.parametrize(
+    ("episode", "said"),
+    [
+        (one_round({}), "prompts are of a, samples of nobody"),
+        (
+            one_round({"a": (SAID,)}, Outcome({"a": 1}, {"a": 1.0})),
+            "sample 1 of a … one of 1",
+        ),
+        (
+            one_round({"a": (SAID,)}, Outcome({"b": 0}, {"a": 1.0})),
+            "sample 0 of b … one of 0",
+        ),
+        (one_round({"a": (SAID,)}, Outcome({"a": 0}, {})), "rewards nobody"),
+        (
+            one_round(
+                {"a": (SAID,) * 2}, Outcome({"a": 0}, {"a": 1.0}), Outcome({"a": 1}, {"b": 1.0})
+            ),
+            "rewards b … every other",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_named(episode: Episode, said: str) -> None:
+    with pytest.raises(ConfigError, match=facts(f"e.jsonl, line 1: Round one: … {said}")):
+        check_rounds(episode, "e.jsonl, line 1")
+
+
+def test_what_a_run_recorded_fits_together(played: list[Episode]) -> None:
+    for episode in played:
+        check_rounds(episode, "here")
+    broken = Outcome({"a": 0}, {}, fault=Fault("reward", "TimeoutError", "no answer"))
+    check_rounds(one_round({"a": (SAID,)}, broken), "here")

@@ -192,16 +192,17 @@ def save(
     if anew or what_is_wrong(final) is not None:
         root.mkdir(parents=True, exist_ok=True)
         for left in root.glob(".step-*"):  # left over by a run that was killed
-            shutil.rmtree(left)
+            _delete(left)
         beside = root / f".{final.name}.writing"
         try:
             _write_files(beside, checkpoint)
         except BaseException:
             shutil.rmtree(beside, ignore_errors=True)  # a full disk needs the space
             raise
-        _remove(final)
+        leaving = _aside(final)
         beside.rename(final)
         _sync(root)
+        _delete(leaving)
     there = {step_of(folder): folder for folder in folders(root)}
     past = {step: _rank(folder) for step, folder in there.items() if step <= checkpoint.step}
     # Also remove later steps: they are broken, because a resumed run starts from a valid one.
@@ -255,12 +256,34 @@ def _synced(path: Path) -> str:
 
 def _remove(folder: Path) -> None:
     """Remove a checkpoint; for readers it disappears at once."""
-    if folder.is_symlink() or folder.is_file():
-        folder.unlink()
-    elif folder.exists():
-        leaving = folder.with_name(f".{folder.name}.removing")
+    _delete(_aside(folder))
+
+
+def _aside(folder: Path) -> Path:
+    """Give a checkpoint, if it is there, a hidden name, and return that."""
+    leaving = folder.with_name(f".{folder.name}.removing")
+    if folder.is_symlink() or folder.exists():
         folder.rename(leaving)
-        shutil.rmtree(leaving)
+    return leaving
+
+
+def _delete(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def recover(root: Path) -> None:
+    """Give a checkpoint its name back that a kill has left under a hidden one, while it was written
+    anew: the new one if it is whole, else the old one."""
+    for kind in ("writing", "removing"):
+        for left in sorted(root.glob(f".step-*.{kind}")):
+            number = left.name.removeprefix(".step-").removesuffix(f".{kind}")
+            if not number.isdecimal() or (root / f"step-{number}").exists():
+                continue
+            if what_is_wrong(left, int(number)) is None:
+                left.rename(root / f"step-{number}")
 
 
 def folders(root: Path) -> list[Path]:
@@ -314,11 +337,15 @@ def _read(folder: Path) -> Checkpoint:
     return Checkpoint(step_of(folder), state, tensors, _rank(folder), [*shards])
 
 
-def what_is_wrong(folder: Path) -> str | None:
+def what_is_wrong(folder: Path, step: int | None = None) -> str | None:
     """Return what is wrong with a checkpoint, in one phrase. None if it is valid.
 
     It is valid if the manifest is for its step and every file has the hash in the manifest.
+
+    Args:
+        step: its step. Default: that of its name.
     """
+    step = step_of(folder) if step is None else step
     manifest_path = folder / "manifest.json"
     if not manifest_path.is_file():
         return "no manifest.json"
@@ -329,8 +356,8 @@ def what_is_wrong(folder: Path) -> str | None:
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         return f"manifest.json does not have schema {SCHEMA}"
     files = manifest.get("files")
-    if manifest.get("step") != step_of(folder) or not isinstance(files, dict):
-        return f"manifest.json does not belong to step {step_of(folder)}"
+    if manifest.get("step") != step or not isinstance(files, dict):
+        return f"manifest.json does not belong to step {step}"
     if not {_STATE, _TENSORS} <= files.keys() or not all(map(_FILE.fullmatch, files)):
         return (
             f"manifest.json lists {', '.join(sorted(files)) or 'no files'}, which is not a "

@@ -3,6 +3,7 @@
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from motet.trainer.checkpoint import (
     Retention,
     folders,
     newest,
+    recover,
     save,
     step_of,
     what_is_wrong,
@@ -135,6 +137,46 @@ def test_a_step_that_was_ranked_after_it_was_saved_is_written_anew(tmp_path):
     save(tmp_path, replace(checkpoint(1), rank=0.5), KEEP, anew=True)
     assert newest(tmp_path)[0].rank == 0.5
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-000001"]
+
+
+class Killed(Exception):
+    """Stands for SIGKILL."""
+
+
+@pytest.mark.parametrize(("renames", "rank"), [(0, None), (1, 0.5), (2, 0.5)])
+def test_a_kill_while_a_step_is_written_anew_loses_no_checkpoint(
+    tmp_path, monkeypatch, renames, rank
+):
+    save(tmp_path, checkpoint(1), Retention(1))
+    rename, done = Path.rename, []
+
+    def killed(self, target):
+        if len(done) == renames:
+            raise Killed
+        done.append(target)
+        return rename(self, target)
+
+    def left(*arguments, **options):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        patch.setattr(checkpoints.shutil, "rmtree", left)
+        with pytest.raises(Killed):
+            save(tmp_path, replace(checkpoint(1), rank=0.5), Retention(1), anew=True)
+    recover(tmp_path)
+    assert newest(tmp_path)[0].rank == rank
+    save(tmp_path, checkpoint(2), Retention(1))
+    assert step_of(folders(tmp_path)[0]) == 2
+    assert not list(tmp_path.glob(".step-*"))
+
+
+def test_a_write_that_was_not_finished_is_not_taken_for_a_checkpoint(tmp_path):
+    torn = tmp_path / ".step-000001.writing"
+    torn.mkdir()
+    (torn / "state.json").write_text("{}")
+    recover(tmp_path)
+    assert folders(tmp_path) == []
 
 
 # ---------------------------------------------------------------------------------------- retention

@@ -143,7 +143,7 @@ def _row(line: bytes, where: str) -> dict[str, Any]:
         row = json.loads(line.decode())
     except (ValueError, RecursionError):
         row = None
-    if not isinstance(row, dict) or "step" not in row:
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
         raise ConfigError(
             f"{where}: got {line[:60]!r}; expected one JSON object with a `step`: {_MEND}"
         )

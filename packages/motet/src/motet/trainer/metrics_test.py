@@ -96,6 +96,8 @@ def test_a_resumed_run_drops_what_came_after_the_lines_that_count_and_half_a_lin
         (lambda lines: [lines[0], b"\n", *lines[1:]], "line 2: got "),
         (lambda lines: [lines[0], b'{"step": "\xff"}\n', *lines[1:]], "line 2: got "),
         (lambda lines: [b"3\n", *lines[1:]], "line 1: got "),
+        (lambda lines: [b'{"step": "0"}\n', *lines[1:]], "line 1: got "),
+        (lambda lines: [b'{"step": [0]}\n', *lines[1:]], "line 1: got "),
         (lambda lines: [lines[0][:9], *lines[1:]], "line 1: got "),
     ],
 )
