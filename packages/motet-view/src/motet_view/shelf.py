@@ -107,8 +107,8 @@ def find_runs(paths: Sequence[Path]) -> list[ShelfRun]:
     folders: list[Path] = []
     for path in paths:
         if (kind := look_at(path)) != "folder":
-            found = "is a file" if kind == "file" else "does not exist"
-            raise ConfigError(f"{path} {found}; expected a run folder, such as runs/quickstart")
+            said = "is a file" if kind == "file" else "does not exist"
+            raise ConfigError(f"{path} {said}; expected a run folder, such as runs/quickstart")
         found = [path] if _is_run(path) else _below(path, DEEPEST)
         if not found:
             raise ConfigError(

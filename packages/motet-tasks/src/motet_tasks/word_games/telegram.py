@@ -127,9 +127,9 @@ class Telegram(Environment[Lists]):
                 figures,
             )
         words = [*state.lists[ANNA], *state.lists[BEN]]
-        said = {agent: named(replies[agent].text, words) for agent in self.agents}
-        right = {agent: float(word in forms(state.common)) for agent, word in said.items()}
-        listed = {agent: float(word in state.lists[agent]) for agent, word in said.items()}
+        chosen = {agent: named(replies[agent].text, words) for agent in self.agents}
+        right = {agent: float(word in forms(state.common)) for agent, word in chosen.items()}
+        listed = {agent: float(word in state.lists[agent]) for agent, word in chosen.items()}
         paid = sum(right.values()) + self.options.listed_reward * sum(listed.values())
         return Transition(
             state,
