@@ -3,32 +3,33 @@ from collections import Counter
 
 import pytest
 
-from motet.core import Message, Reply
+from motet.core import Reply
 from motet.environments.check import check_environment
 from motet.errors import ConfigError
 from motet_tasks.word_games.telegram import Telegram, telegram
 from motet_tasks.word_games.words import words_of_splits
 
 GAME = Telegram(Telegram.Options())
-LISTS = "tiger bread piano / moon piano shoe"
 
 
-def played(first, second, anna, ben, game=GAME):
-    """Return the three transitions of a game."""
-    state = asyncio.run(game.start(game.chat_task(LISTS), 0))
+def played(first, second, game=GAME):
+    """Return the two transitions of a game in which anna has tiger and ben has piano."""
+    state = asyncio.run(game.start(game.chat_task("tiger piano"), 0))
     made = []
-    for replies in ({"anna": first}, {"ben": second}, {"anna": anna, "ben": ben}):
-        texts = {agent: Reply(text) for agent, text in replies.items()}
-        made.append(asyncio.run(game.step(state, texts, 0)))
+    for texts in (first, second):
+        replies = {agent: Reply(text) for agent, text in zip(game.agents, texts, strict=True)}
+        made.append(asyncio.run(game.step(state, replies, 0)))
         state = made[-1].state
     return made
 
 
 def prompts(state, game=GAME):
-    return {
-        agent: [(said.role, said.content) for said in prompt]
-        for agent, prompt in game.observe(state).items()
-    }
+    asked = {}
+    for agent, prompt in game.observe(state).items():
+        (message,) = prompt
+        assert message.role == "user"
+        asked[agent] = message.content
+    return asked
 
 
 def test_it_keeps_the_rules_of_environments():
@@ -36,70 +37,60 @@ def test_it_keeps_the_rules_of_environments():
 
 
 @pytest.mark.parametrize("split", ["train", "eval", "new_groups"])
-def test_two_lists_of_a_split_have_one_word_in_common(split):
+def test_two_words_of_a_split_are_a_task(split):
     words = {word for word, _ in words_of_splits()[split]}
     tasks = GAME.tasks(split)
-    assert len({task.id for task in tasks}) == len(tasks) == {"train": 2000}.get(split, 64)
-    places = Counter()
-    for task in tasks:
-        lists = task.fields["anna"], task.fields["ben"]
-        assert [len(set(own)) for own in lists] == [6, 6]
-        (common,) = set(lists[0]) & set(lists[1])
-        places[lists[0].index(common)] += 1
-        assert set().union(*lists) <= words
-    assert len(places) == 6, "no place of the list says which word it is"
+    pairs = [(task.fields["anna"], task.fields["ben"]) for task in tasks]
+    assert len(set(pairs)) == len({task.id for task in tasks}) == len(tasks)
+    assert all(anna != ben and {anna, ben} <= words for anna, ben in pairs)
+    if split == "train":
+        assert len(tasks) > 1950
+    else:
+        each = [Counter(words) for words in zip(*pairs, strict=True)]
+        assert each == [Counter(words), Counter(words)], "each word once for each agent"
     assert tasks == Telegram(Telegram.Options()).tasks(split)
 
 
 def test_no_word_of_a_split_is_in_another():
-    splits = [{word for word, _ in words} for words in words_of_splits().values()]
-    assert len(set.union(*splits)) == sum(map(len, splits))
     with pytest.raises(ConfigError, match="new_groups"):
         GAME.tasks("test")
 
 
-def test_each_reads_its_own_list_and_the_telegrams_and_no_more():
-    first, second, _ = played("bread piano", "piano", "piano", "piano")
-    start = asyncio.run(GAME.start(GAME.chat_task(LISTS), 0))
-    assert list(prompts(start)) == ["anna"]
-    ((_, asked),) = prompts(start)["anna"]
-    assert "tiger, bread, piano" in asked
-    assert "moon" not in asked
-    assert list(prompts(first.state)) == ["ben"]
-    ((_, read),) = prompts(first.state)["ben"]
-    assert "Anna's words: bread piano\nList: moon, piano, shoe" in read
-    assert "tiger" not in read
-    last = prompts(second.state)
-    assert [role for role, _ in last["anna"]] == ["user", "assistant", "user"]
-    assert last["anna"][:2] == [("user", asked), ("assistant", "bread piano")]
-    assert last["anna"][2][1].startswith("Ben's words: piano\n")
-    assert last["ben"][2][1].startswith("Anna's words: bread piano\n")
-    assert last["ben"][:2] == [("user", read), ("assistant", "piano")]
-
-
-def test_both_are_paid_for_listed_words_and_at_the_end_for_the_share_that_is_right():
-    first, second, last = played("tiger, bread", "hello piano", "It is a Piano.", "shoe")
-    assert first.metrics == {"words/anna": 2.0, "listed/anna": 2.0}
-    assert second.metrics == {"words/ben": 2.0, "listed/ben": 1.0}
-    assert first.rewards == pytest.approx({"anna": 0.1, "ben": 0.1}), "two words of four"
-    assert second.rewards == pytest.approx({"anna": 0.05, "ben": 0.05})
+def test_each_reads_its_own_word_and_then_the_telegram_of_the_other_one():
+    start = asyncio.run(GAME.start(GAME.chat_task("tiger piano"), 0))
+    assert prompts(start) == {
+        "anna": "What is a tiger? Answer in 8 words.",
+        "ben": "What is a piano? Answer in 8 words.",
+    }
+    first, _ = played(("A tiger is a big cat.", "music with keys"), ("", ""))
+    assert prompts(first.state) == {
+        "anna": "What is it? Guess up to 3 words.\nmusic with keys",
+        "ben": "What is it? Guess up to 3 words.\nA ___ is a big cat.",
+    }
+    assert first.metrics == {"leaked/anna": 1.0, "leaked/ben": 0.0}
+    assert first.rewards == {"anna": 0.0, "ben": 0.0}
     assert not first.done
-    assert not second.done
-    assert last.rewards == pytest.approx({"anna": 0.7, "ben": 0.7}), "one is right, both listed"
-    assert last.metrics == {"named/anna": 1.0, "named/ben": 0.0, "own/anna": 1.0, "own/ben": 1.0}
-    astray = played("", "", "tiger", "hello")[-1]
-    assert astray.rewards == pytest.approx({"anna": 0.1, "ben": 0.1}), "anna's word is on her list"
-    assert (last.done, last.success) == (True, 0.0)
-    assert played("", "", "piano", "piano")[-1].success == 1.0
-    said = "The common word is piano.", "We both have piano"
-    assert played("", "", *said)[-1].success == 1.0
-    assert played("", "", "piano, bread or tiger", "piano")[-1].success == 1.0, "the first counts"
-    assert played("", "", "bread or piano", "piano")[-1].success == 0.0
-    copied = played("tiger bread piano", "moon", "piano", "tiger, bread, piano")[-1]
-    assert copied.metrics["named/ben"] == 0.0, "ben copies anna's telegram"
-    assert played("tiger tiger tiger bread", "", "", "")[0].rewards["anna"] == pytest.approx(0.1)
-    unpaid = Telegram(Telegram.Options(listed_reward=0.0))
-    assert set(played("tiger", "moon", "piano", "", unpaid)[0].rewards.values()) == {0.0}
+
+
+def test_both_are_paid_for_the_share_of_words_that_are_found():
+    _, last = played(("", ""), ("A harp, an organ or a piano", "lion, tigers"))
+    assert last.rewards == {"anna": 1.0, "ben": 1.0}
+    assert (last.done, last.success) == (True, 1.0)
+    _, last = played(("", ""), ("It is a piano.", "a piano"))
+    assert last.metrics == {"found/anna": 1.0, "found/ben": 0.0}, "ben looks for tiger"
+    assert (last.rewards, last.success) == ({"anna": 0.5, "ben": 0.5}, 0.0)
+    _, last = played(("", ""), ("harp, organ, flute, piano", "lion"))
+    assert last.rewards == {"anna": 0.0, "ben": 0.0}, "the fourth guess does not count"
+
+
+def test_options_say_how_long_a_telegram_is_and_how_many_guesses_count():
+    game = Telegram(Telegram.Options(telegram_length=1, guesses=1))
+    start = asyncio.run(game.start(game.chat_task("tiger piano"), 0))
+    assert prompts(start, game)["anna"] == "What is a tiger? Answer in 1 word."
+    first, last = played(("big cat", "tall keys"), ("harp piano", "tiger"), game)
+    assert first.state.telegrams == {"anna": "big", "ben": "tall"}
+    assert prompts(first.state, game)["anna"] == "What is it? Guess one word.\ntall"
+    assert last.metrics == {"found/anna": 0.0, "found/ben": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -118,11 +109,10 @@ def test_a_telegram_is_one_line_cut_after_its_words(text, sent):
     assert telegram(text, 3) == sent
 
 
-def test_shorter_telegrams_are_asked_for_and_cut():
-    short = Telegram(Telegram.Options(telegram_length=1, list_length=3))
-    first, *_ = played("tiger bread", "piano", "piano", "piano", short)
-    assert first.state.telegrams == ("tiger",)
-    start = asyncio.run(short.start(short.tasks("eval")[0], 0))
-    (asked,) = short.observe(start)["anna"]
-    assert isinstance(asked, Message)
-    assert "Copy 1 word of the list." in asked.content
+def test_a_person_gives_two_words_and_reads_two_guesses():
+    task = GAME.chat_task(" Tiger, PIANO ")
+    assert task.fields == {"anna": "tiger", "ben": "piano"}
+    assert GAME.chat_answer(task, {"anna": " piano", "ben": "lion"}) == "anna: piano\nben: lion"
+    for text in ("tiger", "tiger tiger", "one two three", ""):
+        with pytest.raises(ConfigError, match="two different English words"):
+            GAME.chat_task(text)

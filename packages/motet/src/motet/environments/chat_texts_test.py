@@ -44,7 +44,7 @@ GAMES = {
     "tldr": (WritingEnvironment, {}, "A long post.", ""),
     "length_ratio": (LengthRatio, {}, "Describe a lamp.", ""),
     "taboo": (Taboo, {}, "elephant", "a big animal"),
-    "telegram": (Telegram, {}, "tiger bread / Moon, bread!", "tiger bread / moon shoe"),
+    "telegram": (Telegram, {}, "tiger, Piano!", "tiger"),
 }
 """Name -> its class, options, a text that it reads, and one that it does not."""
 
