@@ -98,7 +98,9 @@ def test_every_command_plays_resumes_and_replays_the_run_of_a_script(project):
         motet.evaluate("runs/team", show="silent")
     write(GUARDED + "\n# edited")
     figures = motet.evaluate("runs/team", show="silent")
-    (line,) = [line for line in figures.code_changed if line.startswith("environment.reward")]
+    (line,) = figures.code_changed
+    keys = "environment.agents.critic, environment.agents.writer, environment.reward"
+    assert line.startswith(f"{keys}: the code has changed")
     assert f"{project}/script.py (" in line
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import motet
+from motet.commands.main import main
 from motet.trainer.notices import AVERAGED_AWAY
 from tests.fixtures.messages import facts, says
 from tests.small_runs import rows
@@ -44,7 +45,7 @@ def team(given=ROWS, agents=None, judge=reward, **more):
     agents = agents or {"writer": writer, "critic": critic}
     overrides = [*SMALL, *more.pop("overrides", ())]
     return motet.train_team(
-        given, agents, judge, steps=2, overrides=overrides, show="silent", **more
+        given, agents, judge, overrides=overrides, show="silent", **{"steps": 2, **more}
     )
 
 
@@ -66,6 +67,25 @@ def test_a_team_says_at_its_end_what_it_reached_and_where_its_games_are(capfd):
     said = capfd.readouterr().err
     assert f"runs/team, held-out rows: reward {before:.3f} -> {after:.3f}, success " in said
     assert "motet episodes runs/team" in said
+    motet.train_team(
+        ROWS, {"writer": lambda row: "x"}, lambda row, texts: 1.0, steps=1, overrides=SMALL,
+        overwrite=True,
+    )  # fmt: skip
+    said = capfd.readouterr().err
+    assert "agents.writer, reward: no file has these functions, so motet evaluate" in said
+
+
+def test_an_evaluation_in_which_every_game_fails_is_not_kept(monkeypatch, capsys):
+    team()
+    broken = ["environment.reward=./broken.py:pay"]
+    Path("broken.py").write_text("def pay(row, texts):\n    return None\n")
+    monkeypatch.setattr("sys.argv", ["motet", "evaluate", "runs/team", *broken])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert "no game of 1 tasks came to its end" in said.err
+    assert not list(Path("runs/team").glob("evaluations/*"))
 
 
 def test_each_agent_learns_from_the_number_that_the_reward_returned_for_it(capsys):
@@ -145,7 +165,11 @@ def test_a_model_of_ones_own_trains_an_adapter_for_every_agent(model_folder):
         ({"given": ROWS[:1]}, "rows … 1 row … at least 2"),
         ({"given": []}, "none of the 0 rows"),
         ({"given": ["sea"]}, "row 1 … str … mapping"),
-        ({"given": "nothing.jsonl"}, "nothing.jsonl does not exist"),
+        ({"given": "nothing.jsonl"}, "rows: … nothing.jsonl does not exist … working directory"),
+        ({"heldout": "nothing.jsonl"}, "heldout: … nothing.jsonl does not exist"),
+        ({"agents": {1: writer}}, "name 1 … string"),
+        ({"steps": 0}, "steps is 0 … whole number … 1 or more"),
+        ({"steps": "6"}, "steps is '6' … whole number"),
         ({"agents": [writer]}, "mapping: agent -> function"),
         ({"agents": {"a": "prompt"}}, "agents.a … 'prompt' … function"),
         ({"agents": {"a writer": writer}}, "agents … 'a writer' … letters, digits"),

@@ -137,11 +137,13 @@ def hashes_of(folder: RunFolder) -> dict[str, str] | None:
 
 def changed_code(folder: RunFolder, config: RunConfig) -> list[str]:
     """Return one line for each package that now has another version than when the run was computed,
-    and one for each key of the config whose code this process loads otherwise than the run did. A
-    key that now names something else on purpose has none."""
+    and one for each file or set of files that this process loads otherwise than the run did, with
+    the keys of the config that name it. A key that now names something else on purpose is in none.
+    """
     entries = recorded_code(folder)
     now, then = loaded_code(config), entries[-1].code if entries else {}
     lines = list(changed_versions(folder, config).values())
+    keys_of: dict[str, list[str]] = {}
     for key in sorted(now.keys() & then.keys()):
         one, other = then[key], now[key]
         if _place(one["reference"]) != _place(other["reference"]):
@@ -154,8 +156,9 @@ def changed_code(folder: RunFolder, config: RunConfig) -> list[str]:
                 for file in files
             )
             what = "code" if ":" in one["reference"] else "content"
-            lines.append(f"{key}: the {what} has changed since the run in {folder.path}: {changes}")
-    return lines
+            said = f"the {what} has changed since the run in {folder.path}: {changes}"
+            keys_of.setdefault(said, []).append(key)
+    return lines + [f"{', '.join(keys)}: {said}" for said, keys in keys_of.items()]
 
 
 def changed_versions(folder: RunFolder, config: RunConfig) -> dict[str, str]:

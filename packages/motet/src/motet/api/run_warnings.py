@@ -93,7 +93,10 @@ def rewards_of(settings: RunConfig) -> str:
     why = ", because one critic values the returns of all: credit.view joint" * joint
     option = f"(algorithm.reward_sharing: {algorithm.reward_sharing}{why})"
     if not averaged:
-        return f"rewards: each agent learns from its own {option}"
+        return (
+            "rewards: each agent learns from its own; one number of a reward is that of every "
+            f"agent {option}"
+        )
     own = " of later turns, and its own of this turn" * (algorithm.returns == "discounted_sum")
     return f"rewards: every agent learns from the mean of all agents' rewards{own} {option}"
 

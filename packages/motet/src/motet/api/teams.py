@@ -16,8 +16,8 @@ from motet.errors import ConfigError
 from motet.safety.visible import Console
 from motet.trainer.callbacks import Callback, OnMetrics
 from motet.user_code.blocking import blocking
-from motet.user_code.objects import keep
-from motet.user_code.plugins import reference_to
+from motet.user_code.objects import is_object, keep
+from motet.user_code.plugins import look_at, reference_to
 
 PromptFunction: TypeAlias = Callable[[Mapping[str, Any]], str]
 """(row) -> the prompt of an agent."""
@@ -90,8 +90,23 @@ def train_team(
         show=show,
     )  # fmt: skip
     if show == "auto":
-        Console(stderr=True).print(_reached(summary, Path(runs) / summary.name), soft_wrap=True)
+        said = _reached(summary, Path(runs) / summary.name)
+        Console(stderr=True).print("\n".join([said, *_lost(config)]), soft_wrap=True)
     return summary
+
+
+def _lost(config: RunConfig) -> list[str]:
+    """Return a line that says which functions only this process has, if there are any."""
+    options = config.environment.model_dump()
+    named = {f"agents.{agent}": one for agent, one in options["agents"].items()}
+    named |= {key: options[key] for key in ("reward", "feedback")}
+    lost = [key for key, reference in named.items() if reference and is_object(reference)]
+    if not lost:
+        return []
+    return [
+        f"  {', '.join(lost)}: no file has these functions, so motet evaluate, chat and export "
+        "cannot load the run; expected functions at the top of a file"
+    ]
 
 
 def _reached(summary: RunSummary, place: Path) -> str:
@@ -129,13 +144,14 @@ def team_config(
     if not isinstance(agents, Mapping) or not agents:
         raise ConfigError(f"agents is {agents!r}; expected a mapping: agent -> function of a row")
     for agent in agents:
-        if not re.fullmatch(FOLDER_NAME, str(agent)):
+        if not isinstance(agent, str) or not re.fullmatch(FOLDER_NAME, agent):
             raise ConfigError(
-                f"agents has the name {agent!r}; expected letters, digits and _ . - + = only, "
-                "because what an agent learns is saved in a folder of its name"
+                f"agents has the name {agent!r}; expected a string of letters, digits and "
+                "_ . - + = only, because what an agent learns is saved in a folder of its name"
             )
-    if turns < 1:
-        raise ConfigError(f"turns is {turns}; expected 1 or more")
+    for name_, count in {"turns": turns, "steps": steps}.items():
+        if type(count) is not int or count < 1:
+            raise ConfigError(f"{name_} is {count!r}; expected a whole number, 1 or more")
     train_rows, eval_rows = _split(_rows(rows, "rows"), heldout)
     environment = {
         "name": "functions",
@@ -174,6 +190,11 @@ def _fastest_dtype() -> str:
 
 def _rows(rows: RowsLike, what: str) -> list[dict[str, Any]]:
     """Return the rows as a list. Raises: ConfigError if there is none."""
+    if isinstance(rows, str | Path) and Path(rows).suffix and look_at(Path(rows)) == "nothing":
+        raise ConfigError(
+            f"{what}: {Path(rows).absolute()} does not exist; expected a file of rows, whose path "
+            "is relative to the working directory"
+        )
     reference = rows_of(rows, what)
     found_rows: list[dict[str, Any]] = load_rows(path=reference).rows
     return found_rows

@@ -5,7 +5,7 @@ from motet.commands.episodes import print_episode
 from motet.commands.evaluation_tables import print_evaluation
 from motet.commands.from_api import ApiCall, of_api
 from motet.commands.options import AsJson, Traceback
-from motet.errors import ConfigError
+from motet.errors import ConfigError, MotetError
 
 _SAID_OTHERWISE = ("--team", "--traceback")
 """Options that the name of a kept evaluation says, or that change nothing that is played."""
@@ -22,14 +22,15 @@ def evaluate(call: ApiCall, as_json: AsJson = False) -> None:
     target = call.values["target"]
     keeper = Keeper([target])
     found = call()
-    said = [*call.words(but=_SAID_OTHERWISE), *call.values["overrides"]]
-    kind = "reference" if call.values["team"] == "reference" else "evaluation"
-    kept = keeper.keep(kind, said, found)
     if as_json:
         print_json(found)
     else:
         print_evaluation(target, found)
-    say_on_stderr(kept)
+    if found.faults and found.reward is None:
+        raise MotetError(f"no game of {found.episodes} tasks came to its end, so nothing is kept")
+    said = [*call.words(but=_SAID_OTHERWISE), *call.values["overrides"]]
+    kind = "reference" if call.values["team"] == "reference" else "evaluation"
+    say_on_stderr(keeper.keep(kind, said, found))
 
 
 @of_api("motet.api.evaluation:play")

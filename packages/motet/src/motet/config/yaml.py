@@ -59,6 +59,11 @@ def read_yaml(path: Path, *, last_counts: bool = False) -> Document:
     Raises: ConfigError in one line if the file is missing or empty, is not YAML, defines a key
     twice, or is not a mapping.
     """
+    if path.suffix == ".py":
+        raise ConfigError(
+            f"{path} is a Python file; expected a config. python {path} runs it; a team that it "
+            "trains has a config in its run: runs/NAME/config.yaml"
+        )
     try:
         text = read_text(path)
     except FileNotFoundError as error:

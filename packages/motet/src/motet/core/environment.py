@@ -97,8 +97,10 @@ def _finite(what: str, value: Any) -> float:
         got = shortened(repr(value))
     except ValueError:  # Python writes no integer of more than 4300 digits
         got = "an integer of thousands of digits"
+    returns = " Does the function return one on every path?" if value is None else ""
     raise EnvironmentFault(
-        f"got {got} for {what}; expected a finite number: raise RewardFault if there is no score"
+        f"got {got} for {what}; expected a finite number.{returns} To leave a game out, raise "
+        "motet.RewardFault"
     )
 
 

@@ -171,7 +171,7 @@ def test_a_team_of_functions_reads_a_row_as_json():
     prompts = team.observe(asyncio.run(team.start(task, 0)))
     assert "the sea" in prompts["a"][0].content
     assert team.chat_answer(task, {"a": "1", "b": "2"}) == "a: 1\n\nb: 2"
-    with pytest.raises(ConfigError, match=facts("row … team's data … JSON object")):
+    with pytest.raises(ConfigError, match=facts("row … JSON object … team's data")):
         team.chat_task("the sea")
 
 

@@ -26,7 +26,7 @@ def row_in(text: str) -> dict[str, Any]:
         row = None
     if not isinstance(row, dict):
         raise ConfigError(
-            f"got {shortened(text)!r}; expected a row of this team's data as a JSON object, "
-            'such as {"topic": "the sea"}'
+            f"got {shortened(text)!r}; expected a row as a JSON object, with the fields of this "
+            'team\'s data, such as {"topic": "the sea"} where a row has a topic'
         )
     return row

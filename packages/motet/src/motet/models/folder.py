@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from importlib import metadata
 from math import isnan
 from pathlib import Path
 from typing import Any, Literal
@@ -503,7 +504,15 @@ def _located(source: str | Path, part: ModelPart) -> Path:
         ) from error
     looks_like_path = isinstance(source, Path) or folder.is_absolute() or str(source).count("/") > 1
     if looks_like_path or str(source).startswith((".", "~")):
-        raise ConfigError(f"model folder {str(source)!r} does not exist")
+        raise ConfigError(
+            f"model folder {str(source)!r} does not exist; expected a folder with a config.json, "
+            f"a name of the hub, or {PACKAGED}PACKAGE"
+        )
+    if _is_package(str(source)):
+        raise ConfigError(
+            f"model {str(source)!r} is an installed package; expected {PACKAGED}{source} for the "
+            "model in it"
+        )
     folder = _downloaded(
         str(source), [CONFIG_FILE] if part == "config" else [*SAID, *LINKED, INDEX]
     )
@@ -511,6 +520,15 @@ def _located(source: str | Path, part: ModelPart) -> Path:
         _downloaded(str(source), _shards(folder) or [ONE], folder.name)
     _check_files(source, folder, part)
     return folder
+
+
+def _is_package(name: str) -> bool:
+    """Return whether an installed Python package of this name holds a GGUF file."""
+    try:
+        files = metadata.files(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+    return any(one.suffix == ".gguf" for one in files or ())
 
 
 def _downloaded(name: str, files: list[str], revision: str | None = None) -> Path:

@@ -371,3 +371,12 @@ def test_the_same_tokenizer_is_checked_once_and_another_one_again(model: Path, m
     for _ in range(2):  # what is refused stays refused
         with pytest.raises(ConfigError, match=facts("decoder: got a pattern")):
             folders.check_tokenizer(file)
+
+
+def test_the_name_of_an_installed_package_is_not_that_of_a_model(monkeypatch: Any) -> None:
+    held = {"llm-tiny": [Path("llm_tiny/tiny.gguf")], "gpt2": [Path("gpt2/__init__.py")]}
+    monkeypatch.setattr(folders.metadata, "files", held.get)
+    assert [folders._is_package(name) for name in ("llm-tiny", "gpt2")] == [True, False]
+    said = facts("'llm-tiny' is an installed package … pip:llm-tiny")
+    with pytest.raises(ConfigError, match=said), folders.allowed_contents("llm-tiny", "config"):
+        pass

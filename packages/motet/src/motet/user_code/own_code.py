@@ -244,7 +244,13 @@ def place_of_error(error: BaseException) -> str:
     of all, unless the error is Motet's own and explains itself.
     """
     first = origin(error)
-    frames = traceback.extract_tb(first.__traceback__)
+    if isinstance(first, SyntaxError) and first.filename and _is_users(first.filename):
+        return f"{first.filename}:{first.lineno}: {(first.text or '').strip()}"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(first.__traceback__)
+        if not frame.filename.startswith("<frozen")
+    ]
     own = [frame for frame in frames if _is_users(frame.filename)]
     if not own and (not frames or is_ours(type(first).__module__)):
         return ""

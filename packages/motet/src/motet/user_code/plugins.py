@@ -87,6 +87,11 @@ def load_object(reference: str, folder: Path = Path()) -> Any:
     passed = _passed(_anchored(reference, folder))
     if passed is not None:
         return passed
+    if not place:
+        raise ConfigError(
+            f"got {shortened(repr(reference))}, which names no file; expected ./file.py:{name} or "
+            f"package.module:{name}"
+        )
     if place.endswith(".py"):
         module = _load_file(Path(os.path.realpath(folder / place)))
     else:
@@ -309,7 +314,15 @@ def _from_text(folder: Path) -> Iterator[None]:
 
 def _load_file(path: Path) -> ModuleType:
     if look_at(path) != "file":
-        raise ConfigError(f"{path} does not exist; expected ./file.py:NAME relative to the config")
+        here = Path(path.name)
+        hint = (
+            f". ./{here} exists: set the key to ./{here}:NAME, and each other one with this file"
+            if look_at(here) == "file"
+            else ""
+        )
+        raise ConfigError(
+            f"{path} does not exist; expected ./file.py:NAME relative to the config{hint}"
+        )
     # Load each file only once, so that isinstance works between objects of two references to it.
     module_name = _name_of(path)
     known = sys.modules.get(module_name)

@@ -41,7 +41,7 @@ def test_objects_come_from_modules_and_from_files(tmp_path):
         ("broken.py:Mine", "cannot be imported: SyntaxError"),
         ("raising.py:Mine", "cannot be imported: ZeroDivisionError"),
         ("no_such_package:Mine", "No module named"),
-        (":Mine", "expected an importable"),
+        (":Mine", r"names no file; expected \./file\.py:Mine or package\.module:Mine"),
         ("motet_raises:Mine", r"division by zero \(.*raises.py:1 in .*\); expected an importable"),
         ("motet.core:Tusk", r"did you mean 'Task'"),
     ],
