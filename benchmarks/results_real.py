@@ -31,8 +31,7 @@ MESSAGES = {
 }
 """Row of the table of controls -> the command that plays the trained team so."""
 TABOO = Experiment("taboo", "taboo", seeds=(0, 1, 2, 3, 4), calls=tuple(MESSAGES.values()))
-BLANK = ("messages --blank-turn 1", "messages --blank-turn 2")
-TELEGRAM = Experiment("telegram", "telegram", ("threads=1",), THREE, calls=BLANK)
+TELEGRAM = Experiment("telegram", "telegram", ("threads=1",), THREE, calls=tuple(MESSAGES.values()))
 CONTROLS = {
     "only the guesser learns": Experiment(
         "taboo_describer_frozen",
@@ -140,16 +139,20 @@ def _mean(values: Sequence[float | None]) -> str:
 
 
 def telegram() -> Iterator[Sequence[str]]:
-    """The second game, and what its first messages are worth."""
-    yield ("seed", "before", "after", "after, without the telegram", "without the answer", "CPU s")
+    """The second game, and what its messages are worth."""
+    yield (
+        "seed", "words before", "words after", "both before", "both after",
+        "both, telegrams of another task", "both, empty telegrams", "CPU s",
+    )  # fmt: skip
     rows = []
     for seed in THREE:
         found = reached(TELEGRAM, seed)
         if found is None:
-            yield (str(seed), "not run yet", "", "", "", "")
+            yield (str(seed), "not run yet", *[""] * (4 + len(MESSAGES)))
             continue
-        blank = (found.calls[call] for call in BLANK)
-        rows.append([found.success["before"], found.success["after"], *blank])
+        both = [figures[when] for figures in (found.reward, found.success)
+                for when in ("before", "after")]  # fmt: skip
+        rows.append([*both, *(found.calls[call] for call in MESSAGES.values())])
         yield (str(seed), *map(_figure, rows[-1]), f"{found.cpu_seconds:.0f}")
     means = (f"**{_mean(column)}**" for column in zip(*rows, strict=True))
     yield ("**mean**", *means, "")
