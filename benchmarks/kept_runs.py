@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
@@ -35,6 +35,8 @@ class Reached:
     success: Mapping[str, float | None]
     calls: Mapping[str, float]
     """`Experiment.calls` -> the success of each."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What `Experiment.measure` returned."""
 
 
 def reached(one: Experiment, seed: int) -> Reached | None:
@@ -51,7 +53,8 @@ def of_seeds(one: Experiment) -> Sequence[Reached]:
 def run_and_keep(one: Experiment, seed: int) -> str:
     """Run one seed unless it is kept, keep what it has reached, and return that as a line."""
     found = reached(one, seed)
-    if found is not None and set(found.calls) == set(one.calls):
+    measured = found is not None and (one.measure is None or found.figures)
+    if found is not None and measured and set(found.calls) == set(one.calls):
         return f"{one.folder(seed).name:<34} kept since {found.date}"
     line = run(one, seed)
     _keep(one, seed, _read(one, seed))
@@ -101,6 +104,7 @@ def _read(one: Experiment, seed: int) -> Reached:
             for figure in ("reward", "success")
         ),
         {call: _call(folder, *call.split()) for call in one.calls},
+        {} if one.measure is None else dict(one.measure(folder)),
     )
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -41,6 +41,8 @@ class Experiment:
     calls: tuple[str, ...] = ()
     """Commands such as `messages --blank-turn 1`, whose success is kept with each run
     (kept_runs.py)."""
+    measure: Callable[[Path], Mapping[str, float]] | None = None
+    """Returns figures of a run's folder, which are kept, too."""
 
     def folder(self, seed: int) -> Path:
         return RUNS / f"{self.name}-seed{seed}"

@@ -546,7 +546,7 @@ def test_a_greedy_path_that_breaks_is_the_fault_of_the_episode() -> None:
         (
             ("ann", "bob"),
             float("nan"),
-            "nan … reward of ann … a finite number … raise RewardFault",
+            "nan … reward of ann … a finite number … raise motet.RewardFault",
         ),
     ],
 )
