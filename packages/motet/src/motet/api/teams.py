@@ -98,8 +98,8 @@ def train_team(
 def _lost(config: RunConfig) -> list[str]:
     """Return a line that says which functions only this process has, if there are any."""
     options = config.environment.model_dump()
-    named = {f"agents.{agent}": one for agent, one in options["agents"].items()}
-    named |= {key: options[key] for key in ("reward", "feedback")}
+    named = {f"agents.{agent}": one for agent, one in options.get("agents", {}).items()}
+    named |= {key: options.get(key) for key in ("reward", "feedback")}
     lost = [key for key, reference in named.items() if reference and is_object(reference)]
     if not lost:
         return []
@@ -149,9 +149,9 @@ def team_config(
                 f"agents has the name {agent!r}; expected a string of letters, digits and "
                 "_ . - + = only, because what an agent learns is saved in a folder of its name"
             )
-    for name_, count in {"turns": turns, "steps": steps}.items():
+    for what, count in {"turns": turns, "steps": steps}.items():
         if type(count) is not int or count < 1:
-            raise ConfigError(f"{name_} is {count!r}; expected a whole number, 1 or more")
+            raise ConfigError(f"{what} is {count!r}; expected a whole number, 1 or more")
     train_rows, eval_rows = _split(_rows(rows, "rows"), heldout)
     environment = {
         "name": "functions",

@@ -99,6 +99,12 @@ def test_a_missing_file_gets_one_clear_line(tmp_path):
         read_yaml(tmp_path)
 
 
+def test_a_python_file_is_no_config(tmp_path):
+    (tmp_path / "team.py").write_text("import motet\n")
+    with pytest.raises(ConfigError, match=facts("team.py is a Python file … runs/NAME/config.yaml")):
+        read_yaml(tmp_path / "team.py")
+
+
 def test_what_is_written_reads_back_equal_texts_that_look_like_numbers_too(tmp_path):
     data = {
         "rate": 5e-6,

@@ -38,7 +38,7 @@ def test_objects_come_from_modules_and_from_files(tmp_path):
     [
         ("absent.py:Mine", "does not exist"),
         ("mine.py:Mime", r"did you mean 'Mine'"),
-        ("broken.py:Mine", "cannot be imported: SyntaxError"),
+        ("broken.py:Mine", r"cannot be imported: SyntaxError.*broken\.py:1: class Mine\)"),
         ("raising.py:Mine", "cannot be imported: ZeroDivisionError"),
         ("no_such_package:Mine", "No module named"),
         (":Mine", r"names no file; expected \./file\.py:Mine or package\.module:Mine"),
@@ -54,6 +54,15 @@ def test_what_leads_nowhere_is_one_clear_error(tmp_path, monkeypatch, reference,
     (tmp_path / "raising.py").write_text("1 / 0\n")
     with pytest.raises(ConfigError, match=message):
         load_object(reference, tmp_path)
+
+
+def test_a_file_that_lies_here_is_named_in_place_of_one_that_is_gone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    with pytest.raises(ConfigError, match=r"old/mine\.py does not exist.* \./mine\.py:NAME"):
+        load_object(f"{tmp_path}/old/mine.py:Mine")
+    with pytest.raises(ConfigError, match=r"relative to the config$"):
+        load_object(f"{tmp_path}/old/other.py:Mine")
 
 
 def test_of_many_names_the_eight_nearest_are_said():
