@@ -101,7 +101,7 @@ def test_a_missing_file_gets_one_clear_line(tmp_path):
 
 def test_a_python_file_is_no_config(tmp_path):
     (tmp_path / "team.py").write_text("import motet\n")
-    with pytest.raises(ConfigError, match=facts("team.py is a Python file … runs/NAME/config.yaml")):
+    with pytest.raises(ConfigError, match=facts("Python file … runs/NAME/config.yaml")):
         read_yaml(tmp_path / "team.py")
 
 
