@@ -309,6 +309,8 @@ def test_a_name_and_a_path_in_one_place_are_refused(small):
             "letters, digits and _ . - + =",
         ),
         ("extends=x.yaml", "extends: unknown key"),
+        ("tasks_per_step=2", "unknown key; did you mean train.tasks_per_step"),
+        ("rollout.reader=1", "rollout.reader: unknown key; the keys here"),
     ],
 )
 def test_a_bad_override_is_named(small, override, complaint):

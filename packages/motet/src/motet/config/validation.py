@@ -101,7 +101,14 @@ def _complaints(
         )
         if kind == "extra_forbidden":
             name, valid = str(path[-1]), _keys_at(model, path[:-1])
-            advice = (model.advises(name) if not at else None) or _meant(name, valid)
+            deeper = [
+                f"{part}.{name}" for part in valid if name in _keys_at(model, (*path[:-1], part))
+            ]
+            advice = (
+                (model.advises(name) if not at else None)
+                or (f"did you mean {' or '.join(deeper)}?" if deeper else "")
+                or _meant(name, valid)
+            )
             lines[f"{prefix}{key}: unknown key; {advice}"] = []
         elif kind == "missing":
             lines[f"{prefix}{key}: missing; it has no default{_others(path, data)}"] = []
