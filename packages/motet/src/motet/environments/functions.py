@@ -90,11 +90,14 @@ class FunctionTeam(Environment[FunctionState]):
 
     async def start(self, task: Task, seed: int) -> FunctionState:
         row = task.fields
+        shown = shortened(identity(dict(row)))
         asked = {
-            agent: _text(await call(prompt, _Fields(row)), f"the prompt of agent {agent}")
+            agent: _text(
+                await call(prompt, _Fields(row)), f"the prompt of agent {agent} for row {shown}"
+            )
             for agent, prompt in self._prompts.items()
         }
-        return FunctionState(row, shortened(identity(dict(row))), (), asked)
+        return FunctionState(row, shown, (), asked)
 
     def observe(self, state: FunctionState) -> Mapping[str, Prompt]:
         return {

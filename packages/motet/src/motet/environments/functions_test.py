@@ -159,7 +159,7 @@ def test_a_field_that_a_row_lacks_is_named_with_those_that_it_has():
 def test_a_prompt_must_be_a_string(returned, said):
     asked = {"a": keep(lambda row: returned)}
     options = FunctionTeam.Options(agents=asked, reward=keep(lambda row, texts: 0.0))
-    with pytest.raises(EnvironmentFault, match=facts(f"prompt of agent a … {said}")):
+    with pytest.raises(EnvironmentFault, match=facts(f"prompt of agent a for row … {said}")):
         played(FunctionTeam(options, turns=1), {"a": Reply("x")})
 
 
