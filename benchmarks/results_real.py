@@ -7,7 +7,6 @@ for some tables neither are those whose figures are kept in benchmarks/results/r
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -72,7 +71,7 @@ def spoken(folder: Path) -> dict[str, float]:
 
 
 ENGLISH = {
-    "as it is": replace(TABOO, seeds=(0,), measure=spoken),
+    "as it is": Experiment("taboo_english", "taboo", (), (0,), measure=spoken),
     "a KL penalty of 0.05": Experiment(
         "taboo_kl",
         "taboo",
@@ -88,7 +87,8 @@ ENGLISH = {
         measure=spoken,
     ),
 }
-"""Runs that may leave English, and one that is held near the model before training."""
+"""Runs that may leave English, and one that is held near the model before training. They are of one
+machine, so seed 0 has a run of its own here."""
 PICTURE = ROOT / "docs" / "taboo.png"
 LONG_PROMPTS = (
     "team.describer.system='You play a word game. Your partner must find a word, and reads your "
