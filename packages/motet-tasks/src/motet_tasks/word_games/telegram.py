@@ -22,7 +22,8 @@ from motet_tasks.word_games.words import words_of_splits
 
 ANNA, BEN = "anna", "ben"
 TRAINED = 2000
-"""Tasks of the split train. The other splits have each word once for each agent."""
+"""So many pairs are drawn for the split train; a few are drawn twice and are one task. The other
+splits have each word once for each agent."""
 
 
 @dataclass(frozen=True)

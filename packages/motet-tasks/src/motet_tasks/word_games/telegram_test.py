@@ -52,6 +52,11 @@ def test_two_words_of_a_split_are_a_task(split):
 
 
 def test_no_word_of_a_split_is_in_another():
+    splits = [
+        {word for task in GAME.tasks(split) for word in task.fields.values()}
+        for split in ("train", "eval", "new_groups")
+    ]
+    assert len(set.union(*splits)) == sum(map(len, splits))
     with pytest.raises(ConfigError, match="new_groups"):
         GAME.tasks("test")
 
